@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from attnviz.analyses.masks import MeasuredMap, check_measurable
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core import attention_map, notices, registry
 from attnviz.core.measures import EFFECT, HeadMeasure, Role
-from attnviz.core.notices import notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
-from attnviz.core.registry import MEASURES
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 HeadEffects = Mapping[tuple[str, str, str], float]
@@ -29,7 +27,7 @@ def roles_of(
     """
     roles = {
         name: Role(name, values[name], uniform[name], entry.role, rests_on.get(name, ""))
-        for name, entry in MEASURES.items()
+        for name, entry in registry.MEASURES.items()
         if entry.role and name in values
     }
     roles = {name: role for name, role in roles.items() if role.lift >= CLEAR}
@@ -44,7 +42,7 @@ def rank_of(role: Role) -> tuple[bool, float]:
 
 
 def measure_heads(
-    item: AttentionMap | MeasuredMap,
+    item: attention_map.AttentionMap | MeasuredMap,
     *,
     repeated: bool | None = None,
     effects: HeadEffects | None = None,
@@ -61,7 +59,7 @@ def measure_heads(
     check_measurable(subject.item)
     measures = {
         name: run_measure(name, subject)
-        for name, entry in MEASURES.items()
+        for name, entry in registry.MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
     measures[EFFECT] = effect_of(subject.item, effects) if effects else None
@@ -70,7 +68,7 @@ def measure_heads(
 
 def run_measure(name: str, subject: MeasuredMap) -> HeadMeasure | None:
     """One measure; None if it does not apply to the map, or if a plug-in's code fails."""
-    entry = MEASURES.get(name)
+    entry = registry.MEASURES.get(name)
     if entry is None:  # its feature is not there
         return None
     try:
@@ -80,12 +78,12 @@ def run_measure(name: str, subject: MeasuredMap) -> HeadMeasure | None:
     except BaseException as error:  # a plug-in may raise SystemExit too
         if not entry.package:
             raise
-        notify(f"measure {name} of {entry.package} is left out: {error_line(error)}")
+        notices.notify(f"measure {name} of {entry.package} is left out: {error_line(error)}")
         return None
     return measure
 
 
-def effect_of(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
+def effect_of(item: attention_map.AttentionMap, effects: HeadEffects) -> HeadMeasure:
     """The exact effects of a map's heads; uniform attention has none."""
     values = np.array(
         [
@@ -101,7 +99,7 @@ def roles_by_place(subject: MeasuredMap) -> dict[tuple[int, int], Role]:
     """The clearest role of each head by its place (layer, head), of those that have one."""
     measures = {
         name: measure
-        for name, entry in MEASURES.items()
+        for name, entry in registry.MEASURES.items()
         if entry.role and (measure := run_measure(name, subject)) is not None
     }
     item, roles = subject.item, {}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import options, registry, tokens
 from attnviz.core.attention_map import (
     SEVERAL,
     Attention,
@@ -17,9 +18,6 @@ from attnviz.core.attention_map import (
     known_mean,
 )
 from attnviz.core.errors import UsageError, choose, is_number
-from attnviz.core.options import Reduction, names_in
-from attnviz.core.registry import is_reduced
-from attnviz.core.tokens import word_cells
 
 _HEADS = re.compile(r"\s*\d{1,9}\.\d{1,9}\s*(?:,\s*\d{1,9}\.\d{1,9}\s*)*")
 """Heads with their layers: "2.3" or "2.3,1.4"."""
@@ -203,7 +201,7 @@ def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
 
 def _numbers(names: tuple[str, ...]) -> Sequence[str]:
     """The number by which each one is chosen: its name, or its place where names are paths."""
-    are_numbers = any(is_number(name) or is_reduced(name) for name in names)
+    are_numbers = any(is_number(name) or registry.is_reduced(name) for name in names)
     return names if are_numbers else [str(place) for place in range(len(names))]
 
 
@@ -222,7 +220,7 @@ def parse_reduction(text: str) -> tuple[str, str]:
     Raises:
         UsageError: it is none of them.
     """
-    how, _, over = choose(text, names_in(Reduction), "reduction").partition(":")
+    how, _, over = choose(text, options.names_in(options.Reduction), "reduction").partition(":")
     return how, over or "both"
 
 
@@ -284,7 +282,7 @@ def strongest_links(item: AttentionMap, count: int, *, between_words: bool = Tru
 
 def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
     """True for links between different words, (queries, keys); None if the map has none."""
-    cells = word_cells(item)
+    cells = tokens.word_cells(item)
     if item.query_side == item.key_side and cells.shape[0] == cells.shape[1]:
         cells = cells & ~np.eye(len(cells), dtype=bool)
     return cells if cells.any() else None

@@ -10,14 +10,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses import masks
 from attnviz.analyses.folds import OnKeys, OnOne, sums_on
-from attnviz.analyses.masks import (
-    MeasuredMap,
-    Numbers,
-    uniform_attention,
-    visible_keys,
-    within_one_text,
-)
 from attnviz.analyses.words import word_partition
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import SinkShares
@@ -34,7 +28,7 @@ THRESHOLD = 0.3
 """The mean attention above which a key is a sink of a head (Gu et al. 2024, section 3)."""
 
 
-def sink_scores(subject: MeasuredMap) -> tuple[Numbers, Numbers]:
+def sink_scores(subject: masks.MeasuredMap) -> tuple[masks.Numbers, masks.Numbers]:
     """Mean attention that each key gets from the rows that see it (Gu et al. 2024, section 3).
 
     α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens. Of the heads and of uniform attention.
@@ -44,7 +38,7 @@ def sink_scores(subject: MeasuredMap) -> tuple[Numbers, Numbers]:
     return heads, uniform
 
 
-def sinks_of(subject: MeasuredMap) -> NDArray[np.bool_]:
+def sinks_of(subject: masks.MeasuredMap) -> NDArray[np.bool_]:
     """Whether each key is a sink of each head, shape (layers, heads, keys).
 
     A key that passes the threshold under uniform attention, as in a short text, is no sink.
@@ -53,7 +47,7 @@ def sinks_of(subject: MeasuredMap) -> NDArray[np.bool_]:
     return np.asarray(well_seen(subject) & (heads > THRESHOLD) & (uniform <= THRESHOLD))
 
 
-def well_seen(subject: MeasuredMap) -> NDArray[np.bool_]:
+def well_seen(subject: masks.MeasuredMap) -> NDArray[np.bool_]:
     rows = subject.rows.sum(axis=-1, keepdims=True)
     return np.asarray((2 * subject.seen_by >= rows)[:, None])
 
@@ -81,7 +75,9 @@ def learned_part(attention: Attention, item: AttentionMap) -> float | None:
     return max(1 - float(rows.mean()), 0.0)
 
 
-def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> SinkShares | None:
+def sink_shares(
+    attention: Attention, subject: masks.MeasuredMap | None = None
+) -> SinkShares | None:
     """What goes to sinks in the main map, and where the rest goes; None: it is not known.
 
     `subject`: the map prepared for measures. What special tokens get is told of the rows of words,
@@ -104,7 +100,7 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
     if not (special or causal) and learned_share is None:
         return None
     is_sink = first_is_sink(item)
-    words = (subject or MeasuredMap(item, attention.texts_of(item))).words
+    words = (subject or masks.MeasuredMap(item, attention.texts_of(item))).words
     shares = SinkShares(
         special=held_by_special(words.item) if special else None,
         first=held_by_first(item) if causal else None,
@@ -112,7 +108,7 @@ def sink_shares(attention: Attention, subject: MeasuredMap | None = None) -> Sin
         learned=learned_share,
         first_token=item.key_tokens[0].text if causal else "",
     )
-    if not within_one_text(item):
+    if not masks.within_one_text(item):
         return shares
     rows, keys = (
         run_of([place for place in text_rows(side) if place or not is_sink])
@@ -135,7 +131,7 @@ def _shares_in_blocks(attention: Attention) -> SinkShares | None:
     return None if own.special is own.first is own.learned is None else own
 
 
-def sink_shares_by_rows(subject: MeasuredMap) -> SinkShares:
+def sink_shares_by_rows(subject: masks.MeasuredMap) -> SinkShares:
     """The same, by what each row gives to some keys, of a text that is read in blocks of rows.
 
     What a learned sink takes is what rows leave, if there is one.
@@ -144,7 +140,7 @@ def sink_shares_by_rows(subject: MeasuredMap) -> SinkShares:
     text = [
         np.array([not x.special for x in side]) for side in (item.query_tokens, item.key_tokens)
     ]
-    places, one_text = np.flatnonzero(text[1]), within_one_text(item)
+    places, one_text = np.flatnonzero(text[1]), masks.within_one_text(item)
     before = np.full(len(text[0]), -1)
     itself = before.copy()
     if one_text:
@@ -259,7 +255,7 @@ def text_rows(tokens: Sequence[Token]) -> list[int]:
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
     """The share of attention on some columns; 0 if it is small, all of it, or close to chance."""
     share = _share(item.weights, keys)
-    uniform = _share(uniform_attention(visible_keys(item))[:, None], keys)
+    uniform = _share(masks.uniform_attention(masks.visible_keys(item))[:, None], keys)
     return share if SINK_SHARE <= share < 1 and share >= BEYOND_UNIFORM * uniform else 0.0
 
 

@@ -10,9 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import row_entropy
-from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.select import reduce_map, sharpest, strongest_links
+from attnviz.analyses import entropy, masks, select
 from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.core.attention_map import (
     AGREEMENT,
@@ -113,7 +111,7 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
     unknown = np.full(len(item.heads), np.nan)
     tokenwise = item.values == "share" and not item.is_pooled
-    entropies = known_mean(row_entropy(item.weights))[0] if tokenwise else unknown
+    entropies = known_mean(entropy.row_entropy(item.weights))[0] if tokenwise else unknown
     is_signed = item.values == "signed"
     sizes = np.nan_to_num(np.abs(item.weights[0])) if is_signed else item.weights[0]
     sums = sizes.sum(axis=-1, dtype=np.float64)
@@ -141,7 +139,7 @@ def describe(item: AttentionMap) -> tuple[str, float]:
         pattern, share = max(candidates, key=lambda candidate: candidate[1])
         if share >= CLEAR:
             return pattern, share
-    link = sharpest(item)
+    link = select.sharpest(item)
     return (f"{link.query} → {link.key}", link.weight) if link else ("", 0.0)
 
 
@@ -180,7 +178,7 @@ def views(
     if attention.lens_name == "all":
         return [_of_lens(attention, item, top) for item in attention.maps]
     item = attention.main
-    links = tuple(strongest_links(item, max(top, 1)))
+    links = tuple(select.strongest_links(item, max(top, 1)))
     if every_head and (len(item.layers) > 1 or item.layers == (SEVERAL,)):
         ones = [item.part([layer], [head]) for layer in item.layers for head in item.heads]
         return [_view(attention, one, one.layers[0], links, top) for one in ones]
@@ -203,7 +201,7 @@ def views(
 def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
     """The view of one lens among all: the head with the largest effects, else the last mean."""
     focus = _largest_effect(item) if item.values == "signed" else None
-    links = tuple(strongest_links(item, max(top, 1)))
+    links = tuple(select.strongest_links(item, max(top, 1)))
     return _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)
 
 
@@ -240,7 +238,7 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
     picture = item.key_side == "picture"
     if len(item.heads) == 1 or item.values == "signed" or item.is_pooled or picture:
         return None
-    links = WordLinks(MeasuredMap(item, texts))
+    links = WordLinks(masks.MeasuredMap(item, texts))
     if links.count < LEAST_WORDS:
         return None
     lift = links.says(links.item.weights) - links.says(links.uniform)
@@ -257,7 +255,7 @@ def _why_no_head(attention: Attention, item: AttentionMap) -> str:
     in_words = item.values == "share" and item.key_side != "picture" and not item.is_pooled
     if attention.lens_name != "raw" or len(item.heads) == 1 or not in_words:
         return ""
-    few = WordLinks(MeasuredMap(item, attention.texts_of(item))).count < LEAST_WORDS
+    few = WordLinks(masks.MeasuredMap(item, attention.texts_of(item))).count < LEAST_WORDS
     return " (too few words to tell heads apart)" if few else ""
 
 
@@ -310,7 +308,7 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
         return item.part(heads=[focus.head]), f"layer {layer} head {focus.head} ({focus.why})"
     why = " (blocks hide which head says most)" if item.is_pooled else ""
     mean = f"mean over the heads of {axis_name('layer', layer)}{why}"
-    return reduce_map(item, "mean", "heads"), mean
+    return select.reduce_map(item, "mean", "heads"), mean
 
 
 def describe_run(attention: Attention, item: AttentionMap) -> str:

@@ -11,10 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import measures, registry, tokens
 from attnviz.core.attention_map import AttentionMap
-from attnviz.core.measures import HeadRow
-from attnviz.core.registry import MEASURES
-from attnviz.core.tokens import is_causal, word_cells
 from attnviz.renderers.look import chosen_scale, chosen_table, look_option, relative_luminance
 
 Limits = tuple[float, float]  # ends of the colour scale: (0, top), or (-top, top) if signed
@@ -167,14 +165,14 @@ def largest_of(item: AttentionMap) -> float:
     """The largest weight between words; of all weights if those are 0."""
     sizes = np.abs(item.weights) if item.values == "signed" else item.weights
     peaks: NDArray[np.float32] = np.nan_to_num(np.fmax.reduce(sizes, axis=(0, 1)))
-    between = peaks[word_cells(item)]
+    between = peaks[tokens.word_cells(item)]
     return float((between if between.any() else peaks).max())
 
 
 def _between_words(item: AttentionMap) -> NDArray[np.float32]:
     """The weights that set a map's scale, or a fixed random choice of `SAMPLE` of them."""
-    cells = word_cells(item, blocks=True)
-    if is_causal(item):
+    cells = tokens.word_cells(item, blocks=True)
+    if tokens.is_causal(item):
         later = cells.copy()
         later[: max(FIRST_ROWS[0], int(FIRST_ROWS[1] * len(cells)))] = False
         cells = later if later.any() else cells
@@ -259,13 +257,13 @@ HEAD_COLORS_ON_DARK = _colors("5cedff ff8a3d 2fc59a d291bf 8fb2ff f1c51a e4e1da 
 """The same heads on dark ground."""
 OTHER: Color = (120, 120, 120)  # the colour of a role that names none
 ROLE_COLORS: dict[str, Color] = {
-    name: measure.color or OTHER for name, measure in MEASURES.items() if measure.role
+    name: measure.color or OTHER for name, measure in registry.MEASURES.items() if measure.role
 }
 UNNAMED: Color = (238, 240, 243)
 NO_ROLE: Color = (180, 200, 226)  # points and bars of heads without a clear role
 
 
-def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:
+def role_color(row: measures.HeadRow, without: Color = NO_ROLE) -> Color:
     """The colour of a head's clearest role."""
     return ROLE_COLORS[row.roles[0].name] if row.roles else without
 

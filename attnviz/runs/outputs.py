@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from attnviz.analyses import overview, select, sinks
 from attnviz.analyses.kv_groups import LIKENESS, groups_in_words, groups_of, likeness_of, sizes_of
-from attnviz.analyses.overview import overviews
-from attnviz.analyses.select import named_heads, shows_layers, strongest_links
-from attnviz.analyses.sinks import sink_shares, sinks_in_words
 from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
@@ -24,18 +22,7 @@ from attnviz.core.notices import notices_to, notify
 from attnviz.core.options import DECLARED, Choice, Look, LookOptions
 from attnviz.core.registry import ATLAS_LINKS, PANELS, PICTURES, DataKind, is_reduced
 from attnviz.core.values import check_value
-from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import (
-    Data,
-    Item,
-    as_bytes,
-    check_digits,
-    format_of,
-    formats_of,
-    make_renderer,
-    picture_suffix,
-    render_all,
-)
+from attnviz.renderers import Display, Views, reports
 from attnviz.storage.columns import KIND_OF, value_of
 from attnviz.storage.writing import write_file
 
@@ -53,7 +40,7 @@ class Presentable:
 
     __slots__ = ()
 
-    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
+    def _results(self) -> tuple[str, DataKind, Sequence[reports.Item]]:
         raise NotImplementedError
 
     def table(
@@ -124,7 +111,7 @@ class Presentable:
         if page is None:
             raise UsageError(f"{command} makes no page")
         if file is not None:
-            write_file(Path(file), as_bytes(page))
+            write_file(Path(file), reports.as_bytes(page))
         return page
 
     def save(self, file: str | Path, *, digits: int | None = None) -> None:
@@ -138,20 +125,20 @@ class Presentable:
             UsageError: a suffix that is no format's; digits of what has no weights as text.
         """
         _, kind, items = self._results()
-        name = format_of(Path(file), kind)
-        check_digits(digits, {name}, kind)
+        name = reports.format_of(Path(file), kind)
+        reports.check_digits(digits, {name}, kind)
         write_file(Path(file), self.render_as(name, Display(many=len(items) > 1, digits=digits)))
 
     def render_as(self, name: str, display: Display | None = None) -> bytes:
         """The data in a format; "table" is the first that the kind of data has."""
         command, kind, items = self._results()
-        formats = formats_of(kind)
+        formats = reports.formats_of(kind)
         if name == "table":
             name = next(iter(formats))
         if name not in formats:
             raise UsageError(f"{command} gives no {name}, but {in_words(formats)}")
-        renderer = make_renderer(name, display or Display(many=len(items) > 1), kind)
-        return render_all(renderer, ((item.data, item.views) for item in items))
+        renderer = reports.make_renderer(name, display or Display(many=len(items) > 1), kind)
+        return reports.render_all(renderer, ((item.data, item.views) for item in items))
 
 
 def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -> Views:
@@ -161,9 +148,9 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
     who chose heads or reduced them, these alone.
     """
     own = choice or Choice()
-    every_layer = shows_layers(own.layer, own.head)
+    every_layer = select.shows_layers(own.layer, own.head)
     as_chosen = every_layer or own.head is not None or own.reduce != "none"
-    every_head = bool(named_heads(own.head)) and own.reduce == "none"
+    every_head = bool(select.named_heads(own.head)) and own.reduce == "none"
     number = own.head is not None and own.head.isdecimal()
     one_by_one = every_head or (number and own.reduce == "none")
     make = partial(
@@ -176,25 +163,25 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
     )
     return Views(
         make,
-        lambda: strongest_links(attention.main, top),
-        lambda: overviews(attention, as_chosen=as_chosen, each=one_by_one),
-        lambda: sink_shares(attention),
+        lambda: select.strongest_links(attention.main, top),
+        lambda: overview.overviews(attention, as_chosen=as_chosen, each=one_by_one),
+        lambda: sinks.sink_shares(attention),
     )
 
 
-def draw_item(item: Item, picture: str, look: Look) -> Figure:
+def draw_item(item: reports.Item, picture: str, look: Look) -> Figure:
     """A picture of one result, by its name; notes on how to read the data stand in it."""
     import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
     from attnviz.renderers.look import drawing
 
     data = item.data
-    notes = data.notes if isinstance(data, Data) else data.provenance.notes
+    notes = data.notes if isinstance(data, reports.Data) else data.provenance.notes
     # Panels have their correlation in their headings.
     notes = tuple(note for note in notes if not note.startswith(AGREEMENT))
-    if line := sinks_in_words(item.views.sinks):
+    if line := sinks.sinks_in_words(item.views.sinks):
         notes = (*notes, f"over all heads: {line}")
     with drawing(look, notes, picture):
-        if picture in item.figures or isinstance(data, Data):
+        if picture in item.figures or isinstance(data, reports.Data):
             return item.figures[picture]()
         return draw(data, picture, item.views)
 
@@ -257,14 +244,16 @@ def draw_side_by_side(attention: Attention, views: Sequence[View]) -> Figure:
     return fit_width(PANELS.load(), [view.map for view in views], **words, headings=headings)
 
 
-def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
+def page_of(
+    item: reports.Item, command: str = "", atlas: tuple[Path, Path] | None = None
+) -> str | None:
     """The page of one result with the command line that makes it; None: it has no page.
 
     `atlas`: the file of the atlas that its heads link to, and the file of the page itself.
     """
     if item.page is not None:
         return item.page(command)
-    if isinstance(item.data, Data):
+    if isinstance(item.data, reports.Data):
         return None
     return page_html(item.data, command, atlas, views=item.views)
 
@@ -316,7 +305,7 @@ def page_data(
     every = (one for one in parts["measures"].get(0, ()) if one.name == LIKENESS)
     alike = likeness_of(attention.main, next(every, None))
     groups = groups_in_words(alike, sizes_of(attention, attention.main))
-    lines = [line for line in (groups, sinks_in_words(views.sinks)) if line]
+    lines = [line for line in (groups, sinks.sinks_in_words(views.sinks)) if line]
     attention = attention.with_maps(attention.maps, notes=lines)
     return page_parts(
         _with_focus(attention, views()),
@@ -344,7 +333,9 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
     return Patches(picture, rows, columns, first=len(item.key_tokens) - rows * columns)
 
 
-def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
+def save_figure(
+    item: reports.Item, picture: str, file: str | Path | None, look: LookOptions
+) -> Figure:
     """A picture of a result for Python, also written to a file if one is given."""
     types = DECLARED[Look]
     values: dict[str, Any] = {
@@ -357,5 +348,5 @@ def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOpt
         from attnviz.renderers.figures.figure import figure_bytes
 
         path = Path(file)
-        write_file(path, figure_bytes(figure, picture_suffix(path, picture)))
+        write_file(path, figure_bytes(figure, reports.picture_suffix(path, picture)))
     return figure

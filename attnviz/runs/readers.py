@@ -12,10 +12,8 @@ from attnviz.core.query import Query
 from attnviz.core.registry import FILE_QUERIES, SourceKind
 from attnviz.models import Source
 from attnviz.models.open import is_shipped
+from attnviz.runs import many_texts, pipeline, reporting
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts
-from attnviz.runs.many_texts import Record, Value
-from attnviz.runs.pipeline import query_of
-from attnviz.runs.reporting import RunReport
 from attnviz.storage.texts import BadText, Text
 
 
@@ -46,13 +44,13 @@ def query_for(source: Source, text: Text, kind: SourceKind) -> Query:
         # Its lens is not "raw", since every patch has to attend to every other one.
         query = cast("Query", FILE_QUERIES["picture"].load()(Path(text.text), lens="logits"))
         return replace(query, text=text.target or "")
-    return query_of(source, text)
+    return pipeline.query_of(source, text)
 
 
 INSIDE = "pocket-lm answers, the model inside that continues a text; --model names another"
 
 
-def by_decoder(origin: Origin, report: RunReport) -> Origin:
+def by_decoder(origin: Origin, report: reporting.RunReport) -> Origin:
     """The origin, with the model inside that continues a text where no other is named."""
     if origin.model is not None or not is_shipped(origin):
         return origin
@@ -61,10 +59,10 @@ def by_decoder(origin: Origin, report: RunReport) -> Origin:
 
 
 def each_text(
-    records: Iterable[Record],
-    make: Callable[[Text], Value],
+    records: Iterable[many_texts.Record],
+    make: Callable[[Text], many_texts.Value],
     own: tuple[type[AttnvizError], ...] = (AttnvizError,),
-) -> Iterator[tuple[Record, Value | AttnvizError]]:
+) -> Iterator[tuple[many_texts.Record, many_texts.Value | AttnvizError]]:
     """Each record with its result, or with an error of the classes in `own`."""
     for record in records:
         if isinstance(record, BadText):

@@ -17,11 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import TokenAt
+from attnviz.core import attention_map, effects, notices, registry
 from attnviz.core.errors import InputError, in_words
-from attnviz.core.notices import merge_notices
-from attnviz.core.registry import LENSES
 from attnviz.features.ablate.report import LENS_MEASURES, RANDOM, LensReport, LensRow
 from attnviz.features.lenses.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
 from attnviz.features.measures.intervals import means_over
@@ -43,7 +40,7 @@ class TextFaithfulness:
     tokens: tuple[Mapping[str, str | int | float], ...]  # effect and scores by token
     measures: dict[str, Numbers]  # `LENS_MEASURES` by lens, and of random scores
     left_out: dict[str, str]  # the reason by lens that does not apply
-    provenance: Provenance
+    provenance: attention_map.Provenance
 
 
 def faithfulness(text: TokenScores, seed: int = 0) -> TextFaithfulness:
@@ -60,7 +57,7 @@ def faithfulness(text: TokenScores, seed: int = 0) -> TextFaithfulness:
     draws = np.random.default_rng(seed).random((DRAWS, len(text.tokens)))
     rankings = {**{lens: [scores] for lens, scores in text.scores.items()}, RANDOM: [*draws]}
     tops = {lens: [text.sets_to_hide(one) for one in many] for lens, many in rankings.items()}
-    sets: list[tuple[TokenAt, ...]] = [(one,) for one in text.tokens]
+    sets: list[tuple[effects.TokenAt, ...]] = [(one,) for one in text.tokens]
     sets += [one for several in tops.values() for shares in several for one in shares]
     sets = list(dict.fromkeys(sets))  # lenses often agree on the highest tokens: one run for all
     loss_of = dict(zip(sets, losses_without(text, sets).tolist(), strict=True))
@@ -90,7 +87,7 @@ def faithfulness(text: TokenScores, seed: int = 0) -> TextFaithfulness:
 
 def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
     """Means over texts with their intervals, highest correlation first."""
-    *rows, random = [_row(lens, texts) for lens in ("raw", *LENSES, RANDOM)]
+    *rows, random = [_row(lens, texts) for lens in ("raw", *registry.LENSES, RANDOM)]
     rows.sort(key=lambda row: -np.nan_to_num(row.mean[0], nan=-2))
     first, several = texts[0], len(texts) > 1
     what = f"mean over {len(texts)} texts" if several else f"log p of {first.output}"
@@ -103,7 +100,7 @@ def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
         () if several else first.tokens,
         replace(
             first.provenance,
-            notes=merge_notices(one for text in texts for one in text.provenance.notes),
+            notes=notices.merge_notices(one for text in texts for one in text.provenance.notes),
         ),
     )
 

@@ -15,11 +15,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
-from attnviz.core.measures import HeadRow, about_effects, mass_note
+from attnviz.core import attention_map, errors, measures, tokens
 from attnviz.core.notices import notify
-from attnviz.core.tokens import parse_patch
 from attnviz.features.corpus.results import (
     Atlas,
     CorpusReport,
@@ -50,8 +47,8 @@ def atlas_document(
     """What the page shows, as plain values."""
     first = next(atlas for atlas in (one.atlas for one in report.streams) if atlas is not None)
     failures = f"{report.failed:,} {report.things} could not be read" if report.failed else ""
-    about = about_effects(report.provenance)
-    mass = dict.fromkeys(mass_note(stream.measures) for stream in report.streams)
+    about = measures.about_effects(report.provenance)
+    mass = dict.fromkeys(measures.mass_note(stream.measures) for stream in report.streams)
     return {
         "title": printable(f"Heads of {report.provenance.title}"),
         "caption": printable(report.caption),
@@ -89,13 +86,13 @@ def read_atlas(file: Path) -> tuple[str, dict[str, list[str]]]:
         return str(dict(document["provenance"])["model"]), heads
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         line = f"--atlas '{file}' is no atlas: attnviz heads -i FILE --atlas PAGE makes one"
-        raise InputError(line) from error
+        raise errors.InputError(line) from error
 
 
 _START = '<script type="application/json" id="document">'
 
 
-def link_atlas(attention: Attention, file: Path, page: Path) -> dict[str, Any] | None:
+def link_atlas(attention: attention_map.Attention, file: Path, page: Path) -> dict[str, Any] | None:
     """The address of an atlas seen from a page, and its heads by stream; None: another model's."""
     model, heads = read_atlas(file)
     own = printable(attention.provenance.model)
@@ -153,7 +150,7 @@ def _text(text: SourceText) -> list[Any]:
 
 
 def _picture(text: SourceText, pictures: Mapping[str, bytes]) -> dict[str, Any]:
-    rows, columns = (last + 1 for last in parse_patch(text.keys[-1]))
+    rows, columns = (last + 1 for last in tokens.parse_patch(text.keys[-1]))
     special = [printable(word) for word in text.keys[: len(text.keys) - rows * columns]]
     data = base64.b64encode(pictures.get(text.id, b"")).decode("ascii")
     image = f"data:image/jpeg;base64,{data}" if data else ""
@@ -161,7 +158,7 @@ def _picture(text: SourceText, pictures: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _head(
-    stream: StreamReport, atlas: Atlas, number: int, row: HeadRow, places: dict[int, int]
+    stream: StreamReport, atlas: Atlas, number: int, row: measures.HeadRow, places: dict[int, int]
 ) -> dict[str, Any]:
     at = divmod(number, len(stream.heads))
 
@@ -228,7 +225,7 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
         try:
             part = read_picture(Path(name)).crop((left, top, right, bottom))
             files[name] = as_jpeg(part, THUMBNAIL)
-        except InputError as error:
+        except errors.InputError as error:
             notify(f"no picture in the atlas: {error}")
     size = sum(map(len, files.values())) * len(atlases)
     if size > MOST_BYTES:

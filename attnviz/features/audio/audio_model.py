@@ -25,6 +25,7 @@ from attnviz.features.audio.recordings import frame_tokens, load_extractor, resa
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import (
     LONGEST,
@@ -32,16 +33,7 @@ from attnviz.models.hugging_face.inputs.generation import (
     generate_ids,
     start_token,
 )
-from attnviz.models.hugging_face.inputs.tokenization import (
-    TokenizedText,
-    check_text,
-    label_ids,
-    tokenizer_errors,
-)
-from attnviz.models.hugging_face.load import loading
-from attnviz.models.hugging_face.load.devices import library_errors, running_errors
-from attnviz.models.hugging_face.load.family import family_of, parts_of, reading_limit
-from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load import devices, family, imports, loading
 from attnviz.models.hugging_face.loaded_model import (
     LoadedModel,
     input_names,
@@ -85,7 +77,7 @@ class AudioModel(LoadedModel):
                 f"of '{self.name}' ({self.model.config.model_type}) frames attend to each other: "
                 "leave --text, --language and --task out"
             )
-        with quiet():
+        with imports.quiet():
             samples = self.cut(recording)
             heard, settings = self.encode_recording(recording, samples)
             if recording.rate != self.rate:
@@ -127,11 +119,11 @@ class AudioModel(LoadedModel):
         self, recording: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
         """The encoder's output for the samples of a recording, and its tokens."""
-        with library_errors("the feature extractor in the model's folder fails"):
+        with devices.library_errors("the feature extractor in the model's folder fails"):
             rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
         names = rows.keys() & input_names(self.model)
         features = placed_inputs(self.model, {name: rows[name] for name in rows if name in names})
-        with running_errors(self.model, SIDE), torch.no_grad():
+        with devices.running_errors(self.model, SIDE), torch.no_grad():
             output = self.listener(**features)
         if getattr(output, "last_hidden_state", None) is None:
             raise ModelError(
@@ -238,7 +230,7 @@ class AudioModel(LoadedModel):
         weights = item.weights[:, :, heard.places] if self.has_patches else item.weights
         return replace(item, weights=weights[..., heard.places], grid=None)
 
-    def target(self, query: Query, heard: EncodedRecording) -> TokenizedText:
+    def target(self, query: Query, heard: EncodedRecording) -> tokenization.TokenizedText:
         """The spoken text as the decoder reads it; the model writes it if it is not given."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
@@ -246,10 +238,10 @@ class AudioModel(LoadedModel):
         end = [] if mark is None else [mark]
         most, text = (self.limit or LONGEST) - len(prompt) - len(end), query.text
         if text:
-            check_text(text)
+            tokenization.check_text(text)
             # Whisper was trained on texts with a space before the first word.
             line = f" {text.strip()}" if self.model.config.model_type == "whisper" else text
-            with tokenizer_errors(self.tokenizer):
+            with tokenization.tokenizer_errors(self.tokenizer):
                 ids = self.tokenizer(line, add_special_tokens=False, verbose=False)["input_ids"]
             if len(ids) > most:
                 raise InputError(
@@ -261,10 +253,10 @@ class AudioModel(LoadedModel):
             ids, cut = generate_ids(self, heard.features, min(most - 1, LONGEST), **options)
             marks = {*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
             ids = [number for number in ids if number not in marks]
-            with tokenizer_errors(self.tokenizer):
+            with tokenization.tokenizer_errors(self.tokenizer):
                 text = self.tokenizer.decode(ids).strip()
             notes += ["the text was written greedily by the model, then read in one pass", *cut]
-        tokens = label_ids(self.tokenizer, [*prompt, *ids], text)
+        tokens = tokenization.label_ids(self.tokenizer, [*prompt, *ids], text)
         if all(token.special for token in tokens[len(prompt) :]):
             nothing = "the model wrote nothing about this recording: give --text"
             raise InputError(
@@ -273,7 +265,9 @@ class AudioModel(LoadedModel):
         start = (replace(token, special=True) for token in tokens[: len(prompt)])
         last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
         both = (*start, *tokens[len(prompt) :], *last)
-        return TokenizedText(both, {"input_ids": [*prompt, *ids, *end]}, text, tuple(notes))
+        return tokenization.TokenizedText(
+            both, {"input_ids": [*prompt, *ids, *end]}, text, tuple(notes)
+        )
 
     def prompt(
         self, recording: Recording, heard: EncodedRecording
@@ -296,7 +290,7 @@ class AudioModel(LoadedModel):
 
         notes = list[str]()
         if recording.language is None:
-            with running_errors(self.model, SIDE), torch.no_grad():
+            with devices.running_errors(self.model, SIDE), torch.no_grad():
                 number = int(self.model.detect_language(encoder_outputs=heard.output)[0])
             code = next(name for name, own in languages.items() if own == number).strip("<|>")
             notes.append(f"the model takes the language for '{code}': --language says another")
@@ -325,7 +319,7 @@ class AudioModel(LoadedModel):
         if choice is None:
             choice = [(n, head) for n in range(layers // 2, layers) for head in range(heads)]
             why = "all of the decoder's later half: the model names none"
-        with library_errors(f"'{self.name}' names alignment_heads that are no heads"):
+        with devices.library_errors(f"'{self.name}' names alignment_heads that are no heads"):
             pairs = [(int(layer), int(head)) for layer, head in choice]
         if not pairs or not all(0 <= n < layers and 0 <= head < heads for n, head in pairs):
             raise UsageError(
@@ -355,14 +349,14 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
         extractor = getattr(reader, "feature_extractor", reader)
         tokenizer = getattr(reader, "tokenizer", None)
     limit = getattr(model.config, "max_target_positions", None)
-    if tokenizer and parts_of(model.config) != [model.config]:
-        limit = reading_limit(model, tokenizer)
+    if tokenizer and family.parts_of(model.config) != [model.config]:
+        limit = family.reading_limit(model, tokenizer)
     return AudioModel(
         name=str(name),
         model=model,
         tokenizer=tokenizer,
         extractor=extractor,
-        family=family_of(model),
+        family=family.family_of(model),
         limit=limit,
         provenance=parts.provenance,
         can_generate=model.can_generate(),

@@ -6,19 +6,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Token
+from attnviz.core import attention_map, query, values
 from attnviz.core.errors import InputError, ModelError, UsageError, first_line
-from attnviz.core.query import Recording
-from attnviz.core.values import as_array
-from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.devices import library_errors
-from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load import checkpoint, devices, imports
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"
 RATES = (1_000, 400_000)  # samples a second that a file or a model may have
 
 
-def read_recording(path: Path | tuple[Any, int], start: float, seconds: float) -> Recording:
+def read_recording(path: Path | tuple[Any, int], start: float, seconds: float) -> query.Recording:
     """A part of a file (.wav, .flac, .ogg, .mp3, …), its channels mixed to one.
 
     Instead of a file: samples in memory, and how many are a second.
@@ -42,7 +38,7 @@ def read_recording(path: Path | tuple[Any, int], start: float, seconds: float) -
         raise InputError(f"'{path}' {what}")
     try:
         # The decoder of a damaged .mp3 prints a line for each frame.
-        with quiet_native(notes=False), soundfile.SoundFile(path) as file:
+        with imports.quiet_native(notes=False), soundfile.SoundFile(path) as file:
             rate = file.samplerate
             total = _length_of(f"'{path}'", rate, file.frames, start)
             file.seek(round(start * rate))
@@ -63,7 +59,7 @@ def _length_of(name: str, rate: int, count: int, start: float) -> float:
 
 def _by_channel(sound: Any) -> NDArray[np.float32]:
     """An array or tensor as floats (samples, channels); integers by the range of their type."""
-    samples = as_array(sound)
+    samples = values.as_array(sound)
     if samples.dtype.kind not in "fi" or samples.ndim not in (1, 2):
         raise InputError(
             f"the recording is a {type(sound).__name__} of {samples.dtype} with {samples.ndim} "
@@ -78,14 +74,14 @@ def _by_channel(sound: Any) -> NDArray[np.float32]:
 
 def _in_one_channel(
     name: str, samples: NDArray[np.float32], rate: int, start: float, total: float
-) -> Recording:
+) -> query.Recording:
     if not samples.size:
         raise InputError(f"{name} holds no sound")
     if not np.isfinite(samples).all():
         raise InputError(f"{name} holds samples that are NaN or infinite")
     channels = samples.shape[1]
     notes = (f"{channels} channels were mixed to one",) if channels > 1 else ()
-    return Recording(samples.mean(axis=1), rate, start, total, notes=notes)
+    return query.Recording(samples.mean(axis=1), rate, start, total, notes=notes)
 
 
 def resample(samples: NDArray[np.float32], rate: int, target_rate: int) -> NDArray[np.float32]:
@@ -106,7 +102,7 @@ def load_extractor(folder: Path, name: str) -> Any:
     import transformers
 
     files = [folder / file for file in ("preprocessor_config.json", "processor_config.json")]
-    facts = next((read_json(file) for file in files if file.is_file()), None)
+    facts = next((checkpoint.read_json(file) for file in files if file.is_file()), None)
     if not isinstance(facts, dict):
         raise ModelError(f"'{name}' has no feature extractor (preprocessor_config.json)")
     own = {**facts, **dict(facts.get("feature_extractor") or {})}
@@ -117,7 +113,7 @@ def load_extractor(folder: Path, name: str) -> Any:
                 "is allowed"
             )
     auto: Any = transformers.AutoFeatureExtractor
-    with library_errors(f"the feature extractor of '{name}' cannot be loaded"):
+    with devices.library_errors(f"the feature extractor of '{name}' cannot be loaded"):
         extractor = auto.from_pretrained(folder, local_files_only=True)
     rate = getattr(extractor, "sampling_rate", None)
     if not isinstance(rate, int) or not RATES[0] <= rate <= RATES[1]:
@@ -131,19 +127,19 @@ def log_mel(samples: NDArray[np.float32], extractor: Any) -> NDArray[np.float32]
 
     rate, usual = extractor.sampling_rate, cast(Any, transformers.WhisperFeatureExtractor)
     if isinstance(extractor, transformers.ASTFeatureExtractor):
-        with library_errors("the feature extractor in the model's folder fails"):
+        with devices.library_errors("the feature extractor in the model's folder fails"):
             bands = extractor(samples, sampling_rate=rate)["input_values"][0]
         return np.asarray(bands, dtype=np.float32).T[:, : max(1, len(samples) * 100 // rate)]
     if not isinstance(extractor, usual):
         extractor = usual(sampling_rate=rate)
     short = max(0, extractor.n_fft - len(samples))
-    with library_errors("the feature extractor in the model's folder fails"):
+    with devices.library_errors("the feature extractor in the model's folder fails"):
         features = extractor(
             np.pad(samples, (0, short)), sampling_rate=rate, padding="longest", truncation=False
         )
     return np.asarray(features["input_features"][0], dtype=np.float32)
 
 
-def frame_tokens(count: int, start: float, step: float) -> tuple[Token, ...]:
+def frame_tokens(count: int, start: float, step: float) -> tuple[attention_map.Token, ...]:
     """One token for each frame, named by the second at which it begins ("1.26")."""
-    return tuple(Token(f"{start + place * step:.2f}") for place in range(count))
+    return tuple(attention_map.Token(f"{start + place * step:.2f}") for place in range(count))

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention
+from attnviz.core import attention_map, query, registry
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, map_options
-from attnviz.core.query import Query
-from attnviz.core.registry import DataKind
 from attnviz.features.audio.opening import check_speech, open_speech_model
 from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 from attnviz.features.audio.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
@@ -25,9 +23,7 @@ from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.runs.reporting import RunReport, hold_notes
-from attnviz.storage.documents import report_json
-from attnviz.storage.matrices import open_file
-from attnviz.storage.texts import check_text
+from attnviz.storage import documents, matrices, texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +52,7 @@ class RecordingRequest:
     against: str = "output"
 
     @property
-    def kind(self) -> DataKind:
+    def kind(self) -> registry.DataKind:
         """What is reported: errors of times, times, or maps."""
         return "scores" if self.times else "times" if self.word_times else "maps"
 
@@ -80,13 +76,13 @@ class RecordingRequest:
             heads = ", or choose by --timing-heads" if flags[0] in ("--layer", "--head") else ""
             raise UsageError(f"{option} writes times, not maps: leave {flags[0]} out{heads}")
         if self.text is not None:
-            check_text(self.text)
+            texts.check_text(self.text)
 
 
 def report_recording(request: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
     if request.times is not None:
-        open_file(request.times).close()  # a pipe would wait
+        matrices.open_file(request.times).close()  # a pipe would wait
     true = [] if request.times is None else read_timed_words(request.times)
     from attnviz.features.audio.recordings import read_recording
 
@@ -99,7 +95,7 @@ def report_recording(request: RecordingRequest, options: Options, report: RunRep
     )
     source = open_speech_model(options.origin)
     transcript = request.text or " ".join(word.text for word in true)
-    attention = attend_query(source, Query(transcript, kind="recording", recording=heard))
+    attention = attend_query(source, query.Query(transcript, kind="recording", recording=heard))
     attention = attention.with_maps(attention.maps, settings={"recording": request.file.name})
     attention = replace(attention, id=request.file.stem)
     hold_notes(attention, report)
@@ -111,7 +107,7 @@ def report_recording(request: RecordingRequest, options: Options, report: RunRep
 
 
 def _maps_item(
-    attention: Attention, source: AudioModel, heard: Recording, options: Options
+    attention: attention_map.Attention, source: AudioModel, heard: Recording, options: Options
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
     from attnviz.features.audio.audio_model import SIDE
@@ -133,7 +129,7 @@ def _maps_item(
 
 
 def _times_data(
-    attention: Attention,
+    attention: attention_map.Attention,
     source: AudioModel,
     request: RecordingRequest,
     true: list[TimedWord],
@@ -184,7 +180,7 @@ def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Dat
         listing(
             "times", ("word", "start", "end"), [astuple(word) for word in words], headings=True
         ),
-        document=lambda: report_json("times", **about, words=words),
+        document=lambda: documents.report_json("times", **about, words=words),
         textgrid=lambda: as_textgrid(words, end),
         vtt=lambda: as_vtt(words),
         value=words,
@@ -229,7 +225,7 @@ def errors_data(
     return replace(
         data,
         text=lambda display: table(display) + line,
-        document=lambda: report_json(
+        document=lambda: documents.report_json(
             "time errors", **about, errors=errors, alignment_heads=heads and as_objects(heads)
         ),
         value=results,

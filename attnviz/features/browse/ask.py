@@ -11,13 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from attnviz.commands.render import files_of
+from attnviz.core import errors, notices, options, registry
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt
-from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import SourceKind, needs_head
 from attnviz.features.ablate import parts, report
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.image.request import look_through, sheet_parts
@@ -40,8 +37,8 @@ NO_TEXT = Text("", "")
 class Subject:
     """What is browsed: a text with the model that reads it, or saved maps, which have none."""
 
-    origin: Origin | None = None  # None: saved maps
-    kind: SourceKind = "self"
+    origin: options.Origin | None = None  # None: saved maps
+    kind: registry.SourceKind = "self"
     text: Text = NO_TEXT  # a text or a pair; the file of a picture and what is asked of it
     maps: Callable[[], Attention] | None = None  # opens saved maps
     saved: tuple[str, ...] = ()  # the words of the command that prints saved maps
@@ -73,11 +70,11 @@ class Subject:
         if self.maps is not None:
             return self, self.maps()
         assert self.origin is not None
-        notify("reading" if self.source else "opening the model")
-        origin, text, kind, choice = self.origin, self.text, self.kind, Choice(lens=lens)
+        notices.notify("reading" if self.source else "opening the model")
+        origin, text, kind, choice = self.origin, self.text, self.kind, options.Choice(lens=lens)
         if window is not None:
             origin = replace(origin, window="{}-{}".format(*window))
-        head: Any = True if needs_head(lens) else "exact"
+        head: Any = True if registry.needs_head(lens) else "exact"
         answer: Attention
         source = source_for(origin, kind, with_head=head)
         if kind == "self" or kind == "cross":
@@ -96,7 +93,7 @@ class Subject:
         if lens == "raw":
             return raw
         if self.origin is None or self.kind == "recording":  # which has lenses of weights alone
-            return pipeline.apply_choice(raw, Choice(lens=lens))
+            return pipeline.apply_choice(raw, options.Choice(lens=lens))
         return self.attend(lens)[1]
 
     def pixels(self, attention: Attention) -> dict[str, Any]:
@@ -119,18 +116,18 @@ class Subject:
 
     def change(self, off: Intervention, *, maps: bool) -> tuple[Attention | None, str]:
         """The maps with parts off, if asked for, and what that changes of the output, in words."""
-        notify("switching off")
+        notices.notify("switching off")
         experiment = open_experiment(*self._whole())
         attention = experiment.changed_maps(off) if maps else None
         return attention, effect_words(off, parts.predictions(experiment, off))
 
     def why(self, link: LinkAt, width: int) -> str:
-        notify("taking the score apart")
+        notices.notify("taking the score apart")
         source, query = self._whole()
         trace, show = source.trace_writers(query), Display(width)
         at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
         if not trace.sides(at).mask[cell]:
-            raise UsageError("the mask of the model hides this key from the query")
+            raise errors.UsageError("the mask of the model hides this key from the query")
         effect, notes = effect_of(source, query, trace, link, None)
         table = why_table(explain_link(trace, at, cell, None, effect, notes), show)
         return table + lens_until(source, query, link, show)
@@ -155,7 +152,7 @@ class Subjects:
         if one is None and name and name.isdecimal():
             number, one = int(name), self.at(int(name))
         if one is None:
-            raise InputError(f"there is no text {name or 'to browse'}")
+            raise errors.InputError(f"there is no text {name or 'to browse'}")
         return {"subjects": self, "number": number, "subject": one}
 
 
@@ -174,7 +171,7 @@ def _map_at(opener: Opener, place: int) -> Attention:
         return texts.at(place)
 
 
-def text_subject(origin: Origin, one: Text | BadText, target: str | None = None) -> Subject:
+def text_subject(origin: options.Origin, one: Text | BadText, target: str | None = None) -> Subject:
     """A text, or a pair with its own target or another; a line that is bad fails when opened."""
     if isinstance(one, BadText):
         return Subject(maps=partial(_refuse, one.error))
@@ -182,7 +179,7 @@ def text_subject(origin: Origin, one: Text | BadText, target: str | None = None)
     return Subject(origin, "self" if text.target is None else "cross", text)
 
 
-def _refuse(error: AttnvizError) -> NoReturn:
+def _refuse(error: errors.AttnvizError) -> NoReturn:
     raise error
 
 

@@ -18,9 +18,7 @@ from rich.color import Color as RichColor
 from rich.style import Style
 
 from attnviz.analyses.kv_groups import groups_of, sizes_of
-from attnviz.core.attention_map import Token
-from attnviz.core.notices import kind_of
-from attnviz.core.registry import axis_name
+from attnviz.core import attention_map, notices, registry
 from attnviz.features.browse.keys import KEYS, Act
 from attnviz.features.browse.state import State
 from attnviz.renderers import colors
@@ -85,7 +83,7 @@ def cell(text: str, width: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def name_of(token: Token, side: str = "") -> str:
+def name_of(token: attention_map.Token, side: str = "") -> str:
     """A token's text without anything that a terminal would obey."""
     text = printable(token.text)
     return f"patch {text}" if side == "picture" and not token.special else text
@@ -103,7 +101,7 @@ def screen(state: State) -> list[Line]:
 def title(state: State) -> Line:
     """The model, the head and what it does; at the right the lens and the unit."""
     item, whole = state.item, state.seen
-    place = " ".join(map(axis_name, ("layer", "head"), state.place))
+    place = " ".join(map(registry.axis_name, ("layer", "head"), state.place))
     parts = [item.stream if len(whole.maps) > 1 else "", place, state.words_of_head()]
     said = "".join(f" · {part}" for part in parts if part)
     left = [Span(printable(whole.provenance.title), BOLD), Span(said)]
@@ -241,7 +239,7 @@ def said_of_query(state: State) -> list[Line]:
     return lines
 
 
-def _links(row: NDArray[np.float32], tokens: Sequence[Token], side: str) -> str:
+def _links(row: NDArray[np.float32], tokens: Sequence[attention_map.Token], side: str) -> str:
     sizes = np.nan_to_num(np.abs(row))
     places = [at for at in np.argsort(-sizes, kind="stable")[:6].tolist() if sizes[at] > 0]
     places = [at for at in places if sizes[at] >= 0.005] or places[:1]
@@ -408,7 +406,7 @@ def status(state: State) -> Line:
     if text := state.message or state.effect:
         return [Span(f" {printable(text)}", BOLD)]
     notes = state.seen.provenance.notes
-    return [Span(f" {printable(notes[0])}", DIM)] if notes and kind_of(notes[0]) else []
+    return [Span(f" {printable(notes[0])}", DIM)] if notes and notices.kind_of(notes[0]) else []
 
 
 def footer(width: int) -> Line:

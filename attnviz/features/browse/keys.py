@@ -8,11 +8,8 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
-from attnviz.core.attention_map import Attention
+from attnviz.core import attention_map, errors, registry, tokens
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt
-from attnviz.core.errors import AttnvizError
-from attnviz.core.registry import LENSES
-from attnviz.core.tokens import patch_grid
 from attnviz.features.browse.ask import Subject
 from attnviz.features.browse.state import MOST_AT_ONCE, NOTHING, State
 
@@ -73,7 +70,7 @@ def _move(state: State, key: str) -> State:
         head = within(state.head + across, len(item.heads))
         return replace(state, layer=layer, head=head, key=None) if key in steps else state
     if state.over_picture and item.query_side == item.key_side:
-        rows, columns = patch_grid(item.key_tokens)
+        rows, columns = tokens.patch_grid(item.key_tokens)
         first = last + 1 - rows * columns
         row, column = divmod(max(state.query - first, 0), columns)
         patch = within(row + down, rows) * columns + within(column + across, columns)
@@ -91,7 +88,7 @@ def perform(state: State, work: Work) -> tuple[State, Changes]:
     try:
         changes = work()
         return state.see(**changes), changes
-    except AttnvizError as error:
+    except errors.AttnvizError as error:
         message = str(error)
     except MemoryError:
         message = "not enough memory for that"
@@ -115,7 +112,7 @@ def read(subject: Subject, **more: Any) -> Changes:
     return _see(attention) | {"subject": subject, "pictures": subject.pixels(attention), **more}
 
 
-def _see(attention: Attention, **more: Any) -> Changes:
+def _see(attention: attention_map.Attention, **more: Any) -> Changes:
     """What changes where a model answered otherwise."""
     whole = {"raw": attention, "base": attention, "off": NOTHING, "effect": "", "key": None}
     return {**whole, "lens": "raw", "window": False, **more}
@@ -130,7 +127,7 @@ def _text(state: State, *, step: int) -> Step:
             return {"message": f"there is no text {'behind' if step > 0 else 'before'} this one"}
         try:
             return read(subject, number=number, message=f"text {number}")
-        except AttnvizError as error:
+        except errors.AttnvizError as error:
             return {"number": number, "message": str(error)}  # the next key goes past it
 
     return work
@@ -138,8 +135,8 @@ def _text(state: State, *, step: int) -> Step:
 
 def lens(state: State, name: str = "") -> Work:
     """Work that looks through a lens, or the next; or else the first behind it that can be used."""
-    can = {one for one, row in LENSES.items() if state.live or row.needs == "weights"}
-    names = ["raw", *(one for one in LENSES if one in {*can, name})]
+    can = {one for one, row in registry.LENSES.items() if state.live or row.needs == "weights"}
+    names = ["raw", *(one for one in registry.LENSES if one in {*can, name})]
     first = names.index(name or state.lens) + (not name)
 
     def work() -> Changes:
@@ -149,7 +146,7 @@ def lens(state: State, name: str = "") -> Work:
                 break
             try:
                 attention = state.subject.through(state.raw, one)
-            except AttnvizError as error:
+            except errors.AttnvizError as error:
                 refusals.append(f"{one}: {error}")
                 continue
             said = f"left out {'; '.join(refusals)}" if refusals else ""

@@ -9,9 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.select import cells_between_words, sharpest
-from attnviz.analyses.tokens import treat_special
+from attnviz.analyses import masks, select, tokens
 from attnviz.analyses.view import describe, first_focus
 from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.analyses.words import merge_words
@@ -156,7 +154,7 @@ class State:
         if item.values != "share" or item.is_pooled or item.key_side == "picture":
             return None
         texts = self.seen.texts_of(item)
-        links: WordLinks = self.note("links", lambda: WordLinks(MeasuredMap(item, texts)))
+        links: WordLinks = self.note("links", lambda: WordLinks(masks.MeasuredMap(item, texts)))
         return links if links.count >= LEAST_WORDS else None
 
     def rank(self) -> list[tuple[int, int]]:
@@ -167,7 +165,7 @@ class State:
             if links is not None:
                 sizes = links.says(links.item.weights) - links.says(links.uniform)
             else:  # head by head: a copy of all would take their memory again
-                cells: Any = cells_between_words(item)
+                cells: Any = select.cells_between_words(item)
                 heads = item.weights.reshape(-1, *item.weights.shape[2:])
                 where: Any = {} if cells is None else {"where": cells}
                 sizes = np.array([np.nan_to_num(abs(x)).max(initial=0, **where) for x in heads])
@@ -191,7 +189,7 @@ class State:
         if links is not None and not self.over_picture:
             place, _ = links.place(layer, head)
             query = same_place(links.item.query_tokens, place, item.query_tokens)
-        elif not self.over_picture and (link := sharpest(new.part)) is not None:
+        elif not self.over_picture and (link := select.sharpest(new.part)) is not None:
             query = link.query_position
             if item.is_pooled and item.links:  # exact links, by the tokens of the text
                 query = (query - item.starts[0]) // item.blocks[0]
@@ -215,7 +213,7 @@ class State:
                 maps = (merge_words(item, *view.texts_of(item)) for item in view.maps)
                 view = view.with_maps(tuple(maps))
             if not new.special:
-                view = treat_special(view, "drop")
+                view = tokens.treat_special(view, "drop")
         except AttnvizError:  # weights of some lenses have no sums
             if "base" not in changes:
                 raise

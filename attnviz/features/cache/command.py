@@ -4,17 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnviz.commands.arguments import Texts, name_parts
+from attnviz.commands import arguments, findings, questions
 from attnviz.commands.command import CHOICE, SEED, Run, command
-from attnviz.commands.findings import Findings
-from attnviz.commands.questions import Names, read_written
 from attnviz.core.errors import UsageError
 from attnviz.core.options import arg, opt, rare
 from attnviz.core.registry import SourceKind
 from attnviz.features.cache.request import CacheRequest, report_cache
-from attnviz.runs.inputs import TextInput, given_texts
-from attnviz.runs.pipeline import Result
-from attnviz.runs.readers import kind_of_file
+from attnviz.runs import inputs, pipeline, readers
 from attnviz.storage.texts import Text
 
 
@@ -27,20 +23,20 @@ from attnviz.storage.texts import Text
     },
 )
 def cache(
-    text: str | Texts | Mapping[str, Texts] | Result | None = arg(
+    text: str | arguments.Texts | Mapping[str, arguments.Texts] | pipeline.Result | None = arg(
         "Text, the source text of a pair, or a picture.",
         python="a text, the source of a pair, a picture's file, a list of texts or pairs, lists by "
         "the kind of their texts, or a result of `attend`.",
     ),
     target: str | None = arg("Target text of a pair, or what a picture is asked."),
     *,
-    input: Names = opt(  # noqa: A002 - as the option is called
+    input: questions.Names = opt(  # noqa: A002 - as the option is called
         "Options",
         "--input -i FILE",
         "Read texts from a file (.txt, .jsonl, .csv, .tsv). Repeatable: a kind of text each.",
         shell=list[str] | None,
     ),
-    keep: Names = opt(
+    keep: questions.Names = opt(
         CHOICE,
         "--keep RULE",
         "Rule that says which keys stay: h2o:0.2 (20 % of them), h2o:0.1,0.2,0.5, "
@@ -60,7 +56,7 @@ def cache(
     ),
     seed: int = rare(CHOICE, "--seed N", SEED, default=0, min=0),
     **options: Any,
-) -> Findings:
+) -> findings.Findings:
     """Show what it costs if a cache holds fewer keys, by rules of thumb and by measured effect.
 
     attnviz cache "Tom likes dogs. Mary likes cats. Tom likes" --keep sinks:1+recent:3 --keep h2o:4
@@ -73,7 +69,7 @@ def cache(
         A `CacheReport`; the pictures "plot" and, of one text, "heatmap".
     """
     run = Run("cache", options)
-    rules, names = name_parts("keep", keep, ""), name_parts("input", input, "")
+    rules, names = arguments.name_parts("keep", keep, ""), arguments.name_parts("input", input, "")
     if names and run.options.pictures.get("heatmap") is not None:
         raise UsageError("--picture heatmap:FILE shows one text: leave --input out, and give TEXT")
     kinds, kind = _read_kinds(run, text, target, names)
@@ -86,15 +82,15 @@ def cache(
 
 def _read_kinds(
     run: Run, text: Any, target: str | None, names: tuple[str, ...]
-) -> tuple[list[tuple[str, TextInput]], SourceKind]:
+) -> tuple[list[tuple[str, inputs.TextInput]], SourceKind]:
     """The texts of each kind by its name, and what reads them.
 
     Raises:
         UsageError: files of the same name, whose texts could not be told apart.
     """
-    if isinstance(text, str) and target is not None and kind_of_file(text) == "picture":
+    if isinstance(text, str) and target is not None and readers.kind_of_file(text) == "picture":
         run.options = run.without_files()
-        return [("", given_texts(Text("0", text, target)))], "picture-text"
+        return [("", inputs.given_texts(Text("0", text, target)))], "picture-text"
     groups: list[tuple[str, Any, str | None]] = [("", text, None)]
     if names:
         groups = [(Path(name).stem, text, name) for name in names]
@@ -105,5 +101,5 @@ def _read_kinds(
         groups = [(name, own, None) for name, own in text.items()]
     if not groups:
         raise UsageError("cache needs texts: there is no kind of them")
-    kinds = [(name, *read_written(run, own, target, file)) for name, own, file in groups]
+    kinds = [(name, *questions.read_written(run, own, target, file)) for name, own, file in groups]
     return [(name, texts) for name, texts, _ in kinds], kinds[0][2]

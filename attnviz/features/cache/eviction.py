@@ -16,10 +16,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.effects import LayerWeights
-from attnviz.core.errors import UsageError, choose
-from attnviz.core.plugins import PluginError
-from attnviz.core.registry import POLICIES, Policy
+from attnviz.core import effects, errors, plugins, registry
 from attnviz.features.cache.report import CacheState
 
 Cells = NDArray[np.bool_]
@@ -36,9 +33,9 @@ class Budget:
     size: str
 
     @property
-    def row(self) -> Policy:
+    def row(self) -> registry.Policy:
         """The rule's row."""
-        return POLICIES[self.name]
+        return registry.POLICIES[self.name]
 
     def keys(self, count: int) -> int:
         """How many of `count` keys it keeps."""
@@ -70,10 +67,10 @@ def parse_rules(texts: tuple[str, ...] | list[str]) -> list[tuple[Budget, ...]]:
         parts = list[list[Budget]]()
         for term in text.split("+"):
             name, _, sizes = term.strip().partition(":")
-            choose(name, POLICIES, "rule")
+            errors.choose(name, registry.POLICIES, "rule")
             for size in sizes.split(","):
                 if not is_size(size):
-                    raise UsageError(
+                    raise errors.UsageError(
                         f"--keep {text}: '{size}' is no budget: write {name}:64 for 64 keys, or "
                         f"{name}:0.2 for 20 % of them"
                     )
@@ -119,7 +116,7 @@ class CacheRun:
         """The rules without their budgets."""
         return re.sub(r":[^+]*", "", str(self))
 
-    def hide(self, layer: str, dense: LayerWeights) -> Cells:
+    def hide(self, layer: str, dense: effects.LayerWeights) -> Cells:
         """The cells whose key the rules drop, from the layer's weights with all keys."""
         cells = np.zeros(dense.weights.shape, dtype=np.bool_)
         if self.alone is None:
@@ -134,7 +131,7 @@ class CacheRun:
         """The same rules in one head alone."""
         return replace(self, alone=(layer, head), hidden_cells={})
 
-    def _dropped_cells(self, layer: str, dense: LayerWeights) -> Cells:
+    def _dropped_cells(self, layer: str, dense: effects.LayerWeights) -> Cells:
         heads, queries, keys = dense.weights.shape
         members, start = heads // dense.caches, max(self.prompt, 1)
         worth = np.zeros((dense.caches, queries, keys))
@@ -203,7 +200,7 @@ class CacheRun:
         scores = np.asarray(rule.row.load()(state), dtype=np.float64)
         if scores.shape != state.held.shape:
             shapes = f"{scores.shape}, not (heads, keys) = {state.held.shape}"
-            raise PluginError(f"the rule '{rule.name}' returns scores of shape {shapes}")
+            raise plugins.PluginError(f"the rule '{rule.name}' returns scores of shape {shapes}")
         scores = np.where(among, scores, np.inf)
         members = state.held.copy()
         if excess == 1 and (among.sum(axis=1) > state.room).all():

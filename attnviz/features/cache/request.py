@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from attnviz.core.errors import UsageError
-from attnviz.core.notices import merge_notices
+from attnviz.core import errors, notices, registry
 from attnviz.core.options import Options
-from attnviz.core.registry import SourceKind
 from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
 from attnviz.features.cache.eviction import Budget, is_size, parse_rules
 from attnviz.features.cache.report import CacheReport
@@ -23,10 +21,8 @@ from attnviz.features.experiments.texts import open_experiment
 from attnviz.models import Source
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
-from attnviz.runs import readers
-from attnviz.runs.inputs import TextInput
+from attnviz.runs import inputs, readers, reporting
 from attnviz.runs.readers import INSIDE, each_text
-from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
 
@@ -46,7 +42,7 @@ OWN = (
     "keys that goes to them; rules act on these"
 )
 
-NO_RULE = UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
+NO_RULE = errors.UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,9 @@ class CacheRequest:
     def __post_init__(self) -> None:
         once = any(one.row.once for rule in self.rules for one in rule)
         if self.prompt == "0" and once:
-            raise UsageError("snapkv decides after a prompt: leave --prompt 0 out")
+            raise errors.UsageError("snapkv decides after a prompt: leave --prompt 0 out")
         if self.prompt not in (None, "0") and not is_size(self.prompt or ""):
-            raise UsageError(
+            raise errors.UsageError(
                 f"--prompt {self.prompt} is neither a number of tokens, as 64, nor a share, as 0.5"
             )
 
@@ -79,7 +75,7 @@ class CacheStudy:
     """What rules cost in texts of several kinds."""
 
     request: CacheRequest
-    reads: SourceKind
+    reads: registry.SourceKind
     texts: int = 0
     notes: tuple[str, ...] = ()
     first: Attention | None = None
@@ -111,7 +107,7 @@ class CacheStudy:
     def add(self, kind: str, text: CachedText, attention: Attention) -> None:
         """Take in one text."""
         self.first = self.first or attention
-        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
+        self.notes = notices.merge_notices((*self.notes, *attention.provenance.notes))
         self.by_kind[kind].append(text)
         self.texts += 1
 
@@ -150,10 +146,10 @@ class CacheStudy:
 
 def report_cache(
     request: CacheRequest,
-    texts: Sequence[tuple[str, TextInput]],
-    kind: SourceKind,
+    texts: Sequence[tuple[str, inputs.TextInput]],
+    kind: registry.SourceKind,
     options: Options,
-    report: RunReport,
+    report: reporting.RunReport,
 ) -> None:
     """Report what rules cost in texts of one or several kinds, each with its name."""
     origin = options.origin
@@ -175,7 +171,7 @@ def report_cache(
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
         results = each_text(some.open(), measure)
-        for _, last in good_results(results, report, some.total):
+        for _, last in reporting.good_results(results, report, some.total):
             if not last[0].costs:  # only a model that selects keys itself needs no rule
                 raise NO_RULE
             study.add(name, *last)

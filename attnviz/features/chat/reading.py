@@ -13,20 +13,11 @@ from numpy.typing import NDArray
 from attnviz.analyses import words
 from attnviz.analyses.group import WAYS, Axis, group_numbers, read_groups
 from attnviz.analyses.select import select
+from attnviz.core import errors, options, query
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.options import Choice
-from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
+from attnviz.features.chat import report
 from attnviz.features.chat.places import TOOLS, Prompt, Span, names_of, read_prompt
-from attnviz.features.chat.report import (
-    BEGINNING,
-    TEMPLATE,
-    ChatHead,
-    ChatPart,
-    ChatReport,
-    ChatRow,
-)
 from attnviz.models.hugging_face.capture.capture import capture, capture_notes, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, parts_between
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
@@ -56,8 +47,8 @@ class ChatLayout:
 
 
 def read_chat(
-    source: HuggingFaceModel, record: Text, choice: Choice, *, pieces: bool
-) -> ChatReport:
+    source: HuggingFaceModel, record: Text, choice: options.Choice, *, pieces: bool
+) -> report.ChatReport:
     """The parts of a conversation that its answer, or else its last turn, looks at.
 
     Raises:
@@ -66,13 +57,13 @@ def read_chat(
     """
     writes = source.max_new_tokens is not None
     if writes and record.messages[-1].role == ASSISTANT:
-        raise UsageError(
+        raise errors.UsageError(
             "the chat ends in an assistant's turn, and --generate would write after it: leave "
             "--generate out, or leave out that turn"
         )
     prompt = read_prompt(record.messages, record.tools, source.render)
     with quiet():
-        encoding = encode(source, Query(prompt.text, rendered=True))
+        encoding = encode(source, query.Query(prompt.text, rendered=True))
         layout = _layout(prompt, encoding, record, choice, pieces=pieces, writes=writes)
         attention, first = _read(source, encoding, layout)
     own = select(attention, choice.stream, choice.layer, choice.head)
@@ -83,7 +74,7 @@ def _layout(
     prompt: Prompt,
     encoding: EncodedQuery,
     record: Text,
-    choice: Choice,
+    choice: options.Choice,
     *,
     pieces: bool,
     writes: bool,
@@ -103,7 +94,7 @@ def _layout(
     )
     notes = [*prompt.missing, *_template_words(tokens, text, [*spans, prompt.tools], record)]
     if is_answer and not rows:
-        raise InputError(f"the answer is not in the prompt: {'; '.join(prompt.missing)}")
+        raise errors.InputError(f"the answer is not in the prompt: {'; '.join(prompt.missing)}")
     looks = names[-1]
     if not is_answer:
         rows.append((NEXT, len(tokens) - 1, len(tokens)))
@@ -121,7 +112,7 @@ def _layout(
     part_of = np.full(len(tokens), len(present))
     for place, number in enumerate(present):
         part_of[owners == number] = place
-    every = (*(names[number] for number in present), TEMPLATE)
+    every = (*(names[number] for number in present), report.TEMPLATE)
     return ChatLayout(tokens, text, every, part_of, tuple(rows), unit, looks, is_answer, writes,
                   tuple(notes))  # fmt: skip
 
@@ -195,7 +186,7 @@ def _groups_of_file(
     """The groups of a file as parts; what else the messages hold is the rest."""
     lists = read_groups(path)
     if len(lists) > 1:
-        raise InputError(f"'{path}' groups a source and a target, but this is one text")
+        raise errors.InputError(f"'{path}' groups a source and a target, but this is one text")
     names, groups = zip(*lists[0], strict=True)
     numbers = group_numbers(tokens, text, groups, Axis(tokens))
     own = np.array([-1 if number is None else number for number in numbers])
@@ -268,7 +259,7 @@ def _report(
     attention: Attention,
     own: Attention,
     firsts: Mapping[tuple[str, str], Numbers],
-) -> ChatReport:
+) -> report.ChatReport:
     """The report of the heads that were chosen."""
     names = [item.place(layer, head) for item in own.maps
              for layer in range(len(item.layers)) for head in range(len(item.heads))]  # fmt: skip
@@ -284,7 +275,7 @@ def _report(
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(even > 0, total / even, np.nan)
     parts = tuple(
-        ChatPart(
+        report.ChatPart(
             name,
             int((layout.part_of == number).sum()),
             _beginning(layout, number),
@@ -293,7 +284,7 @@ def _report(
         for number, name in enumerate(layout.names)
     )
     provenance = own.provenance
-    return ChatReport(
+    return report.ChatReport(
         caption=f"{provenance.title} · chat of {len(layout.tokens):,} tokens",
         id=record.id,
         tokens=len(layout.tokens),
@@ -307,11 +298,12 @@ def _report(
         first_token=float(first),
         parts=parts,
         rows=tuple(
-            ChatRow(text, start, stop - start, tuple(own.tolist()))
+            report.ChatRow(text, start, stop - start, tuple(own.tolist()))
             for (text, start, stop), own in zip(layout.rows, mean, strict=True)
         ),
         heads=tuple(
-            ChatHead(*names[n], tuple(by_head[n].tolist()), float(differences[n])) for n in order
+            report.ChatHead(*names[n], tuple(by_head[n].tolist()), float(differences[n]))
+            for n in order
         ),
         notes=(*layout.notes, *provenance.notes),
         provenance=provenance,
@@ -332,7 +324,7 @@ def _even_shares(layout: ChatLayout, *, causal: bool) -> Numbers:
 def _beginning(layout: ChatLayout, part: int) -> str:
     own = [layout.tokens[n] for n in np.flatnonzero(layout.part_of == part)]
     at = [one for one in own if one.end > one.start]
-    if layout.names[part] == TEMPLATE or not at:
-        return " ".join(dict.fromkeys(one.text for one in own))[:BEGINNING]
+    if layout.names[part] == report.TEMPLATE or not at:
+        return " ".join(dict.fromkeys(one.text for one in own))[: report.BEGINNING]
     text = layout.text[at[0].start : at[-1].end]
-    return " ".join(text[: 2 * BEGINNING].split())[:BEGINNING]
+    return " ".join(text[: 2 * report.BEGINNING].split())[: report.BEGINNING]

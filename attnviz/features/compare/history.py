@@ -9,10 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import ENTROPY
+from attnviz.analyses import entropy, masks, view
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.masks import MeasuredMap, known_scores
-from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import HealthError, choose
 from attnviz.features.compare.differences import compare_rows
@@ -63,7 +61,7 @@ def _judge_head(
     steps: tuple[int, ...], values: dict[str, Series], even: float, sharp: NDArray[np.bool_]
 ) -> Iterator[tuple[str, tuple[int, str]]]:
     """Each verdict but the last with the number of the sample since which it holds, and why."""
-    spread, sink = values[ENTROPY], values["sink"]
+    spread, sink = values[entropy.ENTROPY], values["sink"]
     low = (spread < COLLAPSED) & ~sharp
     if low[-1]:
         yield "collapsed", (_since(low), f"entropy {spread[-1]:.3f} of possible")
@@ -165,11 +163,11 @@ class HistoryStudy:
                 note = f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks"
                 self.notes[note] = None
             alone = replace(item, blocks=(1, 1), starts=(0, 0), links=())
-            subject = MeasuredMap(alone, scores=known_scores(attention, item))
+            subject = masks.MeasuredMap(alone, scores=masks.known_scores(attention, item))
             measures = measure_heads(subject)
             streams = {layer: self._stream(step, item.stream, layer) for layer in item.layers}
             drift = self._drift(before, streams, item)
-            own = {DRIFT: drift, ENTROPY: typical_entropy(subject)}
+            own = {DRIFT: drift, entropy.ENTROPY: typical_entropy(subject)}
             own |= {name: one.values for name, one in measures.items()}
             even = {name: one.uniform for name, one in measures.items() if one.uniform is not None}
             for row in rows_of((item.stream, item.layers, item.heads), own, even):
@@ -216,7 +214,7 @@ class HistoryStudy:
         missing = dict.fromkeys(HISTORY, math.nan)
         first, last = min(self.values), max(self.values)
         several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
-        caption = describe_run(self.last, self.last.main)
+        caption = view.describe_run(self.last, self.last.main)
         history = History(
             f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
             tuple(self.values),

@@ -9,14 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
-from attnviz.features.corpus.results import (
-    CorpusReport,
-    Pair,
-    StreamReport,
-    TopExample,
-    group_by_head,
-    head_places,
-)
+from attnviz.features.corpus import results
 from attnviz.features.measures.columns import (
     Column,
     head_grid,
@@ -30,7 +23,7 @@ from attnviz.renderers.text import console
 
 
 def _grid(
-    stream: StreamReport, columns: dict[str, Column], display: Display, *, role: bool = True
+    stream: results.StreamReport, columns: dict[str, Column], display: Display, *, role: bool = True
 ) -> list[Text]:
     names = _names(stream)
     headings: tuple[str, ...] = ("layer", "head")
@@ -44,7 +37,7 @@ def _grid(
     return [*lines, *no_room_note(left_out, display)]
 
 
-def _names(stream: StreamReport) -> list[tuple[str, ...]]:
+def _names(stream: results.StreamReport) -> list[tuple[str, ...]]:
     return [(printable(row.layer), printable(row.head)) for row in stream.rows]
 
 
@@ -58,7 +51,7 @@ _SINGLE = [(offset, offset) for offset in range(-4, 5)]
 _SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]  # first and last offset of a column
 
 
-def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
+def corpus_table(report: results.CorpusReport, show: str, display: Display) -> str:
     """A line for each head; `show` names a kind of table."""
     parts = console.wrap_text(printable(report.caption), display.width, "bold")
     size = f"{report.texts:,} {report.things} · {report.streams[0].tokens:,} tokens"
@@ -73,14 +66,14 @@ def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
     return console.render_parts(parts, display)
 
 
-def _measures_reading(report: CorpusReport, stream: StreamReport) -> str:
+def _measures_reading(report: results.CorpusReport, stream: results.StreamReport) -> str:
     units = ", ".join(["shares", *measures_by_unit(stream.measures)])
     notes = (mass_note(stream.measures), about_effects(report.provenance))
     reading = f"mean ± half the {report.interval}; {units}; uniform: every key alike"
     return "; ".join([reading, *filter(None, notes)])
 
 
-_READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
+_READING: dict[str, Callable[[results.CorpusReport, results.StreamReport], str]] = {
     "measures": _measures_reading,
     "positions": lambda report, _: (
         "share of attention by distance in patches, rounded, between patches; what is missing to 1 "
@@ -109,7 +102,7 @@ _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
 }
 
 
-def _measures(stream: StreamReport, display: Display) -> list[Text]:
+def _measures(stream: results.StreamReport, display: Display) -> list[Text]:
     measures = sorted(
         enumerate(stream.measures),
         key=lambda item: _FIRST.index(item[1].name) if item[1].name in _FIRST else len(_FIRST),
@@ -118,9 +111,9 @@ def _measures(stream: StreamReport, display: Display) -> list[Text]:
     return _grid(stream, columns, display)
 
 
-def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
+def _measure_column(stream: results.StreamReport, number: int, meaning: Meaning) -> Column:
     cells, shades, uniform = [], [], []
-    for _, _, place in head_places(stream):
+    for _, _, place in results.head_places(stream):
         at = (number, *place)
         mean, half = float(stream.mean[at]), float(stream.high[at] - stream.low[at]) / 2
         text = UNKNOWN if math.isnan(mean) else _digits(mean)
@@ -139,7 +132,7 @@ def _digits(value: float) -> str:
     return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
 
 
-def _positions(stream: StreamReport, display: Display) -> list[Text]:
+def _positions(stream: results.StreamReport, display: Display) -> list[Text]:
     start = stream.offsets[0] - 1
     columns = {}
     if start < -1:
@@ -157,7 +150,7 @@ def _positions(stream: StreamReport, display: Display) -> list[Text]:
     return _grid(stream, columns, display, role=False)
 
 
-def _classes(stream: StreamReport, display: Display) -> list[Text]:
+def _classes(stream: results.StreamReport, display: Display) -> list[Text]:
     columns = {}
     for number, name in enumerate(stream.classes):
         shares, uniform = stream.class_shares[number], stream.class_even[number]
@@ -179,17 +172,17 @@ _HEADINGS = {
 def _share_column(
     heading: str,
     shares: NDArray[np.float64],
-    stream: StreamReport,
+    stream: results.StreamReport,
     uniform: NDArray[np.float64] | None = None,
 ) -> Column:
-    at = [place for *_, place in head_places(stream)]
+    at = [place for *_, place in results.head_places(stream)]
     values = [float(shares[place]) for place in at]
     even = [] if uniform is None else [two_digits(float(uniform[place])) for place in at]
     return Column(heading, even, [two_digits(value) for value in values], values)
 
 
-def _pairs(stream: StreamReport, display: Display) -> list[Text]:
-    pairs = group_by_head(stream.pairs)
+def _pairs(stream: results.StreamReport, display: Display) -> list[Text]:
+    pairs = results.group_by_head(stream.pairs)
 
     def format_pairs(at: tuple[str, str], room: int) -> str:
         line = ""
@@ -204,7 +197,7 @@ def _pairs(stream: StreamReport, display: Display) -> list[Text]:
     return list(_head_lines(stream, display, format_pairs))
 
 
-def _links(stream: StreamReport, display: Display) -> list[Text]:
+def _links(stream: results.StreamReport, display: Display) -> list[Text]:
     strongest = {(item.layer, item.head): item for item in stream.firings if item.rank == 1}
 
     def format_link(at: tuple[str, str], room: int) -> str:
@@ -217,12 +210,14 @@ def _links(stream: StreamReport, display: Display) -> list[Text]:
     return list(_head_lines(stream, display, format_link))
 
 
-def _arrow(item: Pair | TopExample) -> str:
+def _arrow(item: results.Pair | results.TopExample) -> str:
     return f"{shorten(printable(item.query), 12)} → {shorten(printable(item.key), 12)}"
 
 
 def _head_lines(
-    stream: StreamReport, display: Display, format_head: Callable[[tuple[str, str], int], str]
+    stream: results.StreamReport,
+    display: Display,
+    format_head: Callable[[tuple[str, str], int], str],
 ) -> Iterator[Text]:
     names = [("layer", "head"), *_names(stream)]
     widths = console.column_widths(names)
@@ -232,7 +227,7 @@ def _head_lines(
         yield label_line(own, widths).append("  " + format_head((row.layer, row.head), room))
 
 
-_LINES: dict[str, Callable[[StreamReport, Display], list[Text]]] = {
+_LINES: dict[str, Callable[[results.StreamReport, Display], list[Text]]] = {
     "measures": _measures,
     "positions": _positions,
     "classes": _classes,

@@ -41,10 +41,8 @@ from attnviz.features.experiments.layer_states import (
 )
 from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOutputs, Score
 from attnviz.models.hugging_face import eager
-from attnviz.models.hugging_face.capture import passes
-from attnviz.models.hugging_face.capture.capture import check_calls
+from attnviz.models.hugging_face.capture import capture, passes, probe
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
@@ -244,7 +242,7 @@ class KernelExperiment(ExplainedOutputs):
 
         Both have the shape (heads, queries, keys). Windows, which select by distance, are left out.
         """
-        by_layer = self._by_place(lambda call: selected_keys(call.without_gradients()))
+        by_layer = self._by_place(lambda call: probe.selected_keys(call.without_gradients()))
         return {place: one for place, one in by_layer.items() if one is not None}
 
     def _by_place(
@@ -329,7 +327,7 @@ class KernelExperiment(ExplainedOutputs):
         captures = [
             item
             for stream, own in layers.items()
-            for item in check_calls(stream, own, specs[stream], part)
+            for item in capture.check_calls(stream, own, specs[stream], part)
         ]
         logits = getattr(output, "logits", None)
         attention = self.encoding.build_attention(captures, self.request.task, logits)
@@ -342,9 +340,9 @@ class KernelExperiment(ExplainedOutputs):
         layer_places = [places.get(id(item)) for item in read]
         with torch.no_grad():
             sinks = {
-                place: sink_shares(call)[0, ..., 0].T.double().cpu().numpy()
+                place: probe.sink_shares(call)[0, ..., 0].T.double().cpu().numpy()
                 for place, call in zip(layer_places, calls, strict=True)
-                if place is not None and sink_logits(call) is not None
+                if place is not None and probe.sink_logits(call) is not None
             }
         return attention, layer_places, sinks
 

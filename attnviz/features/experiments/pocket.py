@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import effects
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.effects import (
-    HeadOutputs,
-    Intervention,
-    PredictedToken,
-    label_of,
-    leave_out,
-    note_outputs,
-)
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import ALL_OUTPUTS, Query
@@ -54,10 +47,10 @@ class StoredExperiment(NetworkExperiment):
         gradients, probability = self.slopes(log=False)
         attention = self.attention.with_maps(self.attention.maps, notes=[NOTE])
         (output,) = self.outputs
-        label = label_of(output, attention.main.query_tokens)
+        label = effects.label_of(output, attention.main.query_tokens)
         return AttentionGradients(attention, gradients, (output.row,), label, probability)
 
-    def output_gradients(self) -> HeadOutputs:
+    def output_gradients(self) -> effects.HeadOutputs:
         import torch
 
         record = Record()
@@ -91,7 +84,7 @@ class StoredExperiment(NetworkExperiment):
         states, layers = model.forward(weights, inputs, watch)
         logits = model.scores(weights, states[[output.row for output in self.outputs]])
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
-        chances = leave_out(logits, self.outputs).log_softmax(-1).gather(1, numbers)
+        chances = effects.leave_out(logits, self.outputs).log_softmax(-1).gather(1, numbers)
         score = (chances if log else logits.gather(1, numbers)).sum()
         return score, float(chances.detach()[0].exp()), layers
 
@@ -120,7 +113,7 @@ class PieceExperiment(StoredExperiment):
         tokens = self.attention.main.query_tokens
         if target == ALL_OUTPUTS:
             self.outputs = tuple(
-                PredictedToken(place - 1, ids[place], tokens[place].text, place)
+                effects.PredictedToken(place - 1, ids[place], tokens[place].text, place)
                 for place in range(1, len(tokens))
             )
             return
@@ -134,16 +127,16 @@ class PieceExperiment(StoredExperiment):
             )
             position, number, note = require_place(choice, tokens, target, side, 1)
         if number is None and position == len(tokens):
-            self.outputs = (PredictedToken(position - 1, END, "", position),)
-            (scores,) = self.run([Intervention()])
+            self.outputs = (effects.PredictedToken(position - 1, END, "", position),)
+            (scores,) = self.run([effects.Intervention()])
             output = next_word(position, scores[0], range(len(SPECIALS)), self.spell)
         elif number is None:
             name = tokens[position].text
-            output = PredictedToken(position - 1, ids[position], name, position, note=note)
+            output = effects.PredictedToken(position - 1, ids[position], name, position, note=note)
         else:
-            output = PredictedToken(position - 1, number, self.spell(number), position)
+            output = effects.PredictedToken(position - 1, number, self.spell(number), position)
         self.outputs = (output,)
-        self.attention = note_outputs(self.attention, self.outputs)
+        self.attention = effects.note_outputs(self.attention, self.outputs)
 
 
 def require_place(
@@ -181,7 +174,9 @@ class PocketExperiment(PieceExperiment):
     def values(self) -> ValueVectors:
         return self.model.values_of(self.feed, self.attention)
 
-    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+    def write(
+        self, change: effects.Intervention, instead: effects.HeadOutputs | None = None
+    ) -> str | None:
         """The greedy translation or continuation; None: the encoder writes nothing."""
         query = self.feed
         if query.target is None:
@@ -192,7 +187,7 @@ class PocketExperiment(PieceExperiment):
 
     def _mask_word(
         self, attention: Attention, target: str | None
-    ) -> tuple[Attention, tuple[PredictedToken, ...]]:
+    ) -> tuple[Attention, tuple[effects.PredictedToken, ...]]:
         """The text with one word masked, and the word as the output."""
         tokens = attention.main.query_tokens
         if target == ALL_OUTPUTS:
@@ -218,7 +213,7 @@ class PocketExperiment(PieceExperiment):
         item = AttentionMap("encoder", new_tokens, new_tokens, stack_layers(layers["encoder"]))
         note = f"'{word.text}' is masked, so that the model predicts it"
         changed_attention = attention.with_maps((item,), notes=[note])
-        return changed_attention, (PredictedToken(position, number, word.text, position),)
+        return changed_attention, (effects.PredictedToken(position, number, word.text, position),)
 
 
 class CausalExperiment(PieceExperiment):
@@ -230,7 +225,9 @@ class CausalExperiment(PieceExperiment):
         super().__init__(model, *model.read(query))
         self.choose_pieces(self.feed, target, "text")
 
-    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+    def write(
+        self, change: effects.Intervention, instead: effects.HeadOutputs | None = None
+    ) -> str | None:
         new = self.model.write(self.feed, FEW, self._edit([change], instead))
         return "".join(map(self.model.piece, new)).replace("▁", " ")
 

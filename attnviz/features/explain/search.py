@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnviz.core import errors, notices, writers
 from attnviz.core.effects import (
     Experiment,
     HeadAt,
@@ -19,10 +20,7 @@ from attnviz.core.effects import (
     TokenAt,
     label_of,
 )
-from attnviz.core.errors import AttentionError
-from attnviz.core.notices import merge_notices
 from attnviz.core.tokens import token_label
-from attnviz.core.writers import WrittenText
 from attnviz.features.ablate.parts import replacements
 from attnviz.features.explain.report import ENOUGH, LITTLE, AnswerReport, AnswersReport, HeadClaim
 from attnviz.features.explain.smallest import Trials, estimate_costs, smallest_links, smallest_set
@@ -59,7 +57,7 @@ REFERENCE = (
 def explain_answer(
     experiment: Experiment,
     references: Sequence[HeadOutputs],
-    text: WrittenText | None,
+    text: writers.WrittenText | None,
     *,
     reference: str = "",
     against: int | None = None,
@@ -150,7 +148,7 @@ def claim_heads(
     heads: Sequence[HeadAt],
     tokens: Sequence[TokenAt],
     references: Sequence[HeadOutputs],
-    text: WrittenText | None,
+    text: writers.WrittenText | None,
 ) -> tuple[HeadClaim, ...]:
     """What each head of a set does, largest effect first; for the first ones also which link."""
     effects = dict(zip(heads, trials.lost_heads(heads).tolist(), strict=True))
@@ -170,7 +168,7 @@ def claim_heads(
 
 
 def _with_link(
-    trials: Trials, claim: HeadClaim, tokens: Sequence[TokenAt], text: WrittenText | None
+    trials: Trials, claim: HeadClaim, tokens: Sequence[TokenAt], text: writers.WrittenText | None
 ) -> HeadClaim:
     """The claim with the head's link that has the largest effect.
 
@@ -203,10 +201,10 @@ def _with_link(
 
 
 def reasons_of(
-    text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None
+    text: writers.WrittenText | None, at: HeadAt, link: tuple[int, int] | None
 ) -> LinkReport | None:
     """Why a head looks there; None if the parts of the model's scores are not known."""
-    with suppress(AttentionError):
+    with suppress(errors.AttentionError):
         return None if text is None or link is None else explain_link(text, at, link)
     return None
 
@@ -249,6 +247,6 @@ def sum_up(answers: Sequence[AnswerReport]) -> AnswersReport:
         answers=tuple(answers),
         heads=tuple(sorted(heads, key=lambda one: (-one[1], -one[2]))),
         small=sum(answer.is_small for answer in answers),
-        notes=merge_notices(note for answer in answers for note in answer.notes),
+        notes=notices.merge_notices(note for answer in answers for note in answer.notes),
         provenance=answers[0].provenance,
     )

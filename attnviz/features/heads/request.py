@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.masks import without_implied
-from attnviz.core.attention_map import Attention
-from attnviz.core.effects import Experiment, HeadAt
+from attnviz.core import attention_map, effects, notices, query, registry
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK
-from attnviz.core.notices import notify
 from attnviz.core.options import Options
-from attnviz.core.query import Query
-from attnviz.core.registry import MEASURES, Command
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.heads import table as tables
 from attnviz.features.heads.similarity import SimilarityStudy
@@ -44,7 +40,7 @@ NOT_COMPARED = (
     "--similar and --picture scatter:FILE compare whole maps, and this text is read in blocks of "
     "rows: give one of at most 1,024 tokens"
 )
-REPEATED = tuple(name for name, entry in MEASURES.items() if entry.repeated)
+REPEATED = tuple(name for name, entry in registry.MEASURES.items() if entry.repeated)
 """Measures of random words said twice, which a corpus does not hold."""
 
 
@@ -91,10 +87,10 @@ class HeadsRequest:
             raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
 
     @property
-    def command(self) -> Command:
+    def command(self) -> registry.Command:
         return "cross" if self.cross else "self"
 
-    def check(self, attention: Attention) -> None:
+    def check(self, attention: attention_map.Attention) -> None:
         """Refuse a text whose weights were read in blocks where whole maps are compared."""
         if self.compares and attention.in_blocks:
             raise InputError(NOT_COMPARED)
@@ -133,12 +129,12 @@ def check_alone(option: str, others: Mapping[str, object]) -> None:
         raise UsageError(f"{option} shows something else of heads: leave {flags[0]} out")
 
 
-def check_heads(options: Options, command: Command) -> None:
+def check_heads(options: Options, command: registry.Command) -> None:
     check_choice(options.choice, rows=True)
     check_origin(options.origin, command)
 
 
-def chunks_of(request: HeadsRequest, options: Options, command: Command) -> AttendChunk:
+def chunks_of(request: HeadsRequest, options: Options, command: registry.Command) -> AttendChunk:
     """What attends to a chunk of texts whose heads are measured."""
     what = options.origin, options.choice, command, options.many.batch_size
     if request.effect:
@@ -211,8 +207,8 @@ def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
     if study.first.main.stream != "causal" or source.lacks("experiment"):
         raise UsageError("--probe needs a model that continues a text")
 
-    def open_text(text: str) -> Experiment:
-        return open_experiment(source, Query(text), "all")
+    def open_text(text: str) -> effects.Experiment:
+        return open_experiment(source, query.Query(text), "all")
 
     try:
         values, even = retrieval_scores(lambda text: open_text(text).attention)
@@ -238,15 +234,15 @@ def _measures_data(
         try:
             study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it
-            notify("copying is left out: it is known of models that numpy runs")
+            notices.notify("copying is left out: it is known of models that numpy runs")
     if request.scores and not study.measures("score-std"):
-        notify(NO_SCORES)
+        notices.notify(NO_SCORES)
     measures = study.report(request.order, request.role)
     measures = replace(measures, rows=measures.rows[: request.top])
     if request.role is not None and not measures.rows:
-        notify(f"no head has the role '{request.role}'")
+        notices.notify(f"no head has the role '{request.role}'")
     if request.writes:
-        at = [HeadAt(row.stream, row.layer, int(row.head)) for row in measures.rows]
+        at = [effects.HeadAt(row.stream, row.layer, int(row.head)) for row in measures.rows]
         rows = zip(measures.rows, at, strict=True)
         measures = replace(
             measures, rows=tuple(replace(row, writes=arguments.arguments(one)) for row, one in rows)

@@ -5,16 +5,7 @@ import math
 import numpy as np
 from rich.text import Text
 
-from attnviz.core.measures import (
-    COPYING,
-    EFFECT,
-    PROBES,
-    HeadRow,
-    Meaning,
-    Role,
-    about_effects,
-    mass_note,
-)
+from attnviz.core import measures
 from attnviz.features.heads.similarity import SimilarityReport
 from attnviz.features.measures.columns import (
     Column,
@@ -35,9 +26,9 @@ _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token"
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
 _SCORES = ("score-max", "score-mean", "score-std", "saturated", "query-norm", "key-norm")
 _FIRST = (
-    EFFECT,
-    COPYING,
-    *PROBES,
+    measures.EFFECT,
+    measures.COPYING,
+    *measures.PROBES,
     *_SCORES,
     "mass",
     "informative",
@@ -64,7 +55,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     lines, left_out = head_grid(headings, names, columns, display, first)
     others = measures_by_unit(one for one in report.measures if one.name not in left_out)
     units = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
-    notes = (mass_note(report.measures), about_effects(report.provenance))
+    notes = (measures.mass_note(report.measures), measures.about_effects(report.provenance))
     reading = "; ".join(
         ["uniform: equal attention to all visible keys", units, *filter(None, notes)]
     )
@@ -91,7 +82,7 @@ def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
     return lines
 
 
-def _column(report: HeadReport, meaning: Meaning) -> Column:
+def _column(report: HeadReport, meaning: measures.Meaning) -> Column:
     values = [row.values.get(meaning.name, math.nan) for row in report.rows]
     even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
     cells = []
@@ -107,7 +98,7 @@ def _column(report: HeadReport, meaning: Meaning) -> Column:
     )
 
 
-def _name_roles(row: HeadRow) -> str:
+def _name_roles(row: measures.HeadRow) -> str:
     acts, rests = row.clearest("acts"), row.clearest("rests")
     parts = [f"{acts.name} {two_digits(acts.share)}"] if acts else []
     if rests:
@@ -121,7 +112,7 @@ def measures_tsv(report: HeadReport) -> str:
     names = [meaning.name for meaning in report.measures]
     header = ["stream", "layer", "head", "role", "role_share"]
     for name in names:
-        beside = ("low", "high") if name == EFFECT else ("uniform",)
+        beside = ("low", "high") if name == measures.EFFECT else ("uniform",)
         header += [name, *(f"{name}_{what}" for what in beside)]
     header += ["rests_on", "rests_share"]
     rows = [_fields(row, names) for row in report.rows]
@@ -132,17 +123,17 @@ def measures_tsv(report: HeadReport) -> str:
     return tsv([header, *rows])
 
 
-def _fields(row: HeadRow, names: list[str]) -> list[str]:
+def _fields(row: measures.HeadRow, names: list[str]) -> list[str]:
     fields = [row.stream, row.layer, row.head, *_role_fields(row.roles[0] if row.roles else None)]
     for name in names:
         beside = [row.uniform.get(name, math.nan)]
-        if name == EFFECT:
+        if name == measures.EFFECT:
             beside = [*row.intervals.get(name, (math.nan, math.nan))]
         fields += map(six_digits, (row.values.get(name, math.nan), *beside))
     return [*fields, *_role_fields(row.clearest("rests"))]
 
 
-def _role_fields(role: Role | None) -> tuple[str, str]:
+def _role_fields(role: measures.Role | None) -> tuple[str, str]:
     return (role.name, six_digits(role.share)) if role else ("", "")
 
 
@@ -151,7 +142,9 @@ def measures_json(report: HeadReport) -> str:
     usual = "stream layer head roles values uniform intervals"
     usual += " kv" if report.groups else ""
     heads = [fields_of(row, f"{usual} writes" if row.writes else usual) for row in report.rows]
-    about = fields_of(report, "caption texts sinks groups") | {"note": mass_note(report.measures)}
+    about = fields_of(report, "caption texts sinks groups") | {
+        "note": measures.mass_note(report.measures)
+    }
     about |= {"measures": report.measures, "heads": heads, "provenance": report.provenance}
     return report_json("heads", **about)
 

@@ -14,9 +14,7 @@ from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, rows_read
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 from attnviz.core.writers import AskedLogits
-from attnviz.features.lenses.effect import effects_of_maps
-from attnviz.features.lenses.layered import layer_graph
-from attnviz.features.lenses.rollout import flows
+from attnviz.features.lenses import effect, layered, rollout
 from attnviz.features.measures.intervals import rank_correlation
 
 LENS_SHARES = (10, 20, 50)  # per cent of a side's tokens to hide, or to keep
@@ -129,7 +127,7 @@ def _scores(
     needs = "weights" if lens == "raw" else LENSES[lens].needs
     if needs in ("effects", "writers"):
         totals: Scores = {}
-        cells = effects_of_maps(inputs)
+        cells = effect.effects_of_maps(inputs)
         if needs == "writers":
             cells = iter(_logit_cells(lens, inputs, logits()))
         for item, every in zip(attention.maps, cells, strict=True):
@@ -166,7 +164,7 @@ def _logit_cells(
 
 
 def _flows(attention: Attention, rows: list[int]) -> Scores:
-    graph, own = layer_graph(attention), attention.main.query_side
+    graph, own = layered.layer_graph(attention), attention.main.query_side
     sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
     solves = len(rows) * sum(sides.values())
     links = sum(
@@ -177,7 +175,7 @@ def _flows(attention: Attention, rows: list[int]) -> Scores:
             f"flow would solve {solves:,} maximum-flow problems of {links:,} links each: shorten "
             "the text"
         )
-    by_side = {side: flows(graph, rows, own=side == own) for side in sides}
+    by_side = {side: rollout.flows(graph, rows, own=side == own) for side in sides}
     by_side[own][range(len(rows)), rows] = 0
     return {side: matrix.mean(axis=0) for side, matrix in by_side.items()}
 

@@ -21,9 +21,7 @@ from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import load_extractor
-from attnviz.features.experiments.kernel import experiment_of
-from attnviz.features.experiments.outputs import ExperimentRequest
-from attnviz.features.experiments.texts import explained_by
+from attnviz.features.experiments import kernel, outputs, texts
 from attnviz.features.lenses.ask import apply_lens, likeliest_choices
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.features.vision import vision_model
@@ -31,20 +29,16 @@ from attnviz.features.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.features.vision.light_vision import open_light_vision
 from attnviz.features.vision.pictures import CAPTIONER, load_processor, pair
 from attnviz.features.writers.links import explain_head
+from attnviz.models.hugging_face.capture import implied, passes, region
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
-from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.passes import attending_layers
-from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
 from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.light_opening import open_light
+from attnviz.models.hugging_face.load import imports, loading, locate
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES, library_errors
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
-from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.loading import load_configuration, load_tokenizer, model_class
-from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.light.network import UnknownArchitecture
@@ -65,7 +59,7 @@ class Trial:
     reason: str = ""  # why it is refused
 
 
-def try_model(request: ExperimentRequest) -> Trial:
+def try_model(request: outputs.ExperimentRequest) -> Trial:
     """Capture a model's attention, apply every lens, and switch off a head."""
     from attnviz.features.writers.recorded_text import RecordedText
 
@@ -83,8 +77,8 @@ def try_model(request: ExperimentRequest) -> Trial:
     streams = tuple(dict.fromkeys(item.stream for item in attention.maps))
     if streams == (IMPLIED,):
         return Trial("implied", streams)
-    experiment = cache(lambda: experiment_of(request))
-    explain = cache(lambda: explained_by(experiment()))
+    experiment = cache(lambda: kernel.experiment_of(request))
+    explain = cache(lambda: texts.explained_by(experiment()))
 
     read = replace(encoding, inputs=request.inputs)
     writers = cache(lambda: RecordedText(replace(read, part=eager_copy(request.model))))
@@ -135,22 +129,22 @@ def check_model(name: str) -> dict[str, Any]:
         ModelError: the model cannot be loaded.
         AttentionError: the model has no attention weights and no layers that imply any.
     """
-    folder, names = find_files(name)
-    weights = next((file for file in WEIGHT_NAMES if file in names), "")
+    folder, names = locate.find_files(name)
+    weights = next((file for file in locate.WEIGHT_NAMES if file in names), "")
     # Weights that are not on this machine are known by name only: they cannot be checked.
     there = not weights or (folder / weights).is_file()
     checkpoint = check_folder(folder, allow_pickle=True) if there else None
-    config = load_configuration(folder)
-    with quiet():
-        kind = model_class(config, with_head=True)
+    config = loading.load_configuration(folder)
+    with imports.quiet():
+        kind = loading.model_class(config, with_head=True)
         with library_errors(f"'{name}' cannot be built"), torch.device("meta"):
             shape = _build_model(kind, config)
-        if not mixers_of(shape):
+        if not implied.mixers_of(shape):
             check_family(config, 0)
         trial, copy = _try_small_copy(kind, config)
         part = _attending_part(shape)
         command = _command_for(shape)
-        load: Callable[[Path, str], Any] = partial(load_tokenizer, allow_code=False)
+        load: Callable[[Path, str], Any] = partial(loading.load_tokenizer, allow_code=False)
         reader: Any = None
         try:
             reader = {"image": load_processor, "audio": load_extractor}.get(command, load)(
@@ -167,9 +161,9 @@ def check_model(name: str) -> dict[str, Any]:
         None if command in ("image", "audio", "") or not reader else reading_limit(shape, reader)
     )
     length = limit or 1024
-    cells = CELL * length**2
-    sizes = {one: shape_of(part.config, one) for one in trial.streams if one != IMPLIED}
-    if some := attending_layers(part.config):
+    cells = region.CELL * length**2
+    sizes = {one: region.shape_of(part.config, one) for one in trial.streams if one != IMPLIED}
+    if some := passes.attending_layers(part.config):
         sizes = {one: (len(some), heads) for one, (_, heads) in sizes.items()}
     quantisation: Any = getattr(config, "quantization_config", None)
     quantisation = quantisation if isinstance(quantisation, Mapping) else {}
@@ -206,7 +200,7 @@ def _arithmetic_of(name: str, command: str) -> str:
         if command == "image":
             open_light_vision(origin, name, partial(vision_model.load_vision_model, name))
         else:
-            open_light(origin, name, ALL_TOKENS, partial(load_model, name))
+            open_light(origin, name, region.ALL_TOKENS, partial(load_model, name))
     except UnknownArchitecture as reason:
         return f"torch, since {reason}"
     return "light"
@@ -263,7 +257,7 @@ def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
     )
 
 
-def _example_request(model: Any) -> ExperimentRequest:
+def _example_request(model: Any) -> outputs.ExperimentRequest:
     """A request to a small model about an example of what it reads: text, picture or sound."""
     part, config, name = _attending_part(model), model.config, model.main_input_name
     ids = torch.arange(5, 5 + TOKENS)[None]
@@ -298,7 +292,7 @@ def _example_request(model: Any) -> ExperimentRequest:
     tokens = {side: tuple(Token(str(n)) for n in range(count)) for side, count in lengths.items()}
     empty = Attention((), Provenance("a small copy", config.model_type))
     encoding = EncodedQuery(part, inputs, tokens, axes, empty)
-    return ExperimentRequest(model, inputs, encoding, _first_output, str)
+    return outputs.ExperimentRequest(model, inputs, encoding, _first_output, str)
 
 
 def _first_output(logits: Any) -> tuple[PredictedToken, ...]:

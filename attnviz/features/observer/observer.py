@@ -31,14 +31,7 @@ from attnviz.analyses.entropy import peak
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError, reason_of
-from attnviz.features.observer import lineage, products
-from attnviz.features.observer.kernels import (
-    OPEN_MULTI_HEAD,
-    SDPA,
-    Kernel,
-    KernelCall,
-    replace_kernels,
-)
+from attnviz.features.observer import kernels, lineage, products
 from attnviz.features.observer.lineage import TorchCall, Whole
 from attnviz.features.observer.products import Mixture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
@@ -232,7 +225,7 @@ class AttentionObserver(TorchFunctionMode):
         if func is functional.multi_head_attention_forward:
             # Under the mode, so that the attention in it is seen like any other.
             with self:
-                return OPEN_MULTI_HEAD(*args, **kwargs)
+                return kernels.OPEN_MULTI_HEAD(*args, **kwargs)
         call = TorchCall(func, args, kwargs)
         call = (call.name in lineage.DROPOUTS and self._before_dropout(call)) or call
         result = func(*args, **kwargs)
@@ -247,7 +240,7 @@ class AttentionObserver(TorchFunctionMode):
         if name in lineage.PRODUCTS:
             mixture = products.mixture_of(self.lineage, call, result)
         if call.func is functional.scaled_dot_product_attention:
-            self._keep_kernel(SDPA, call.func, call.args, call.kwargs, result)
+            self._keep_kernel(kernels.SDPA, call.func, call.args, call.kwargs, result)
         elif mixture is not None:
             self._keep_product(mixture)
         elif name in MIXING:
@@ -281,7 +274,9 @@ class AttentionObserver(TorchFunctionMode):
         self.lineage.marks[copy] = self.lineage.of(args[0])
         return replace(call, args=(copy, *args[1:]))
 
-    def run_kernel(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def run_kernel(
+        self, kernel: kernels.Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         """Run a fused function that torch does not dispatch, and read it."""
         if torch.compiler.is_compiling() or get_ident() != self.thread:
             return run(*args, **kwargs)
@@ -292,10 +287,12 @@ class AttentionObserver(TorchFunctionMode):
         return result
 
     @_aside
-    def _keep_kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def _keep_kernel(
+        self, kernel: kernels.Kernel, run: Any, args: Any, kwargs: Any, output: Any
+    ) -> None:
         arguments = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
         product = output[0] if isinstance(output, tuple) else output
-        call = KernelCall(kernel, run, arguments, product)
+        call = kernels.KernelCall(kernel, run, arguments, product)
         query, key, _ = call.inputs
         facts = {
             "route": f"{run.__name__}, probed",
@@ -552,7 +549,7 @@ def observe(model: Any, request: WatchRequest, *, eager: bool = False) -> Iterat
         stack.callback(_discard, warnings.filters, warnings.filters[0])
         stack.callback(register_module_forward_pre_hook(mode.enter).remove)
         stack.callback(register_module_forward_hook(mode.leave, always_call=True).remove)
-        stack.enter_context(replace_kernels(mode.run_kernel))
+        stack.enter_context(kernels.replace_kernels(mode.run_kernel))
         if eager:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(mode.finish)

@@ -13,26 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core import effects, errors, locks
 from attnviz.core.attention_call import AttentionCall
-from attnviz.core.effects import HeadAt
-from attnviz.core.errors import AttentionError
-from attnviz.core.locks import thread_hook
 from attnviz.mechanisms.arrays import softmax, to_numpy
 from attnviz.mechanisms.formula import HeadArithmetic, Part
+from attnviz.models.hugging_face.capture import passes, probe, region
 from attnviz.models.hugging_face.capture.kernel import (
     layer_names,
     match_stream,
     stream_of,
     watch_kernels,
 )
-from attnviz.models.hugging_face.capture.passes import (
-    CaptureSpec,
-    StopForward,
-    attending_layers,
-    read_call,
-)
-from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
-from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.capture.scores import extra_terms
 from attnviz.models.hugging_face.eager import map_of, projection_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -47,7 +38,7 @@ Linears = list[tuple[Any, Any, Any]]  # linear maps with their inputs and output
 Recording = tuple[AttentionCall, Linears]  # a kernel call and the linear maps before it
 
 
-def record_head(eager: EncodedQuery, which: HeadAt) -> HeadArithmetic:
+def record_head(eager: EncodedQuery, which: effects.HeadAt) -> HeadArithmetic:
     """The numbers of one head, from its layer's input to what it adds to the residual stream."""
     import torch
 
@@ -57,9 +48,9 @@ def record_head(eager: EncodedQuery, which: HeadAt) -> HeadArithmetic:
         _record_calls(eager, which.stream) as calls,
     ):
         eager.part(**eager.inputs, use_cache=False, return_dict=True)
-    names = layer_names([one.path for one, _ in calls], attending_layers(eager.part.config))
+    names = layer_names([one.path for one, _ in calls], passes.attending_layers(eager.part.config))
     if which.layer not in names:
-        raise AttentionError(
+        raise errors.AttentionError(
             f"architecture '{eager.kind}' calls no attention kernel in layer {which.layer}, so "
             "its numbers are unknown"
         )
@@ -99,11 +90,11 @@ def _record_calls(eager: EncodedQuery, stream: str) -> Iterator[list[Recording]]
         maps.clear()
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
-    with suppress(StopForward), ExitStack() as hooks, watch_kernels(record):
+    with suppress(passes.StopForward), ExitStack() as hooks, watch_kernels(record):
         for module in eager.part.modules():
-            hook = module.register_forward_pre_hook(thread_hook(before), with_kwargs=True)
+            hook = module.register_forward_pre_hook(locks.thread_hook(before), with_kwargs=True)
             hooks.enter_context(hook)
-        hooks.enter_context(register_module_forward_hook(thread_hook(after)))
+        hooks.enter_context(register_module_forward_hook(locks.thread_hook(after)))
         yield calls
 
 
@@ -189,8 +180,10 @@ class _Head:
 
     def _weights(self, scores: NDArray[Any]) -> NDArray[Any]:
         """The kernel's weights, and their formula."""
-        sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
-        reading = read_call(self.call.path, self.call, CaptureSpec(PooledGrid(*sides)))
+        sides = (region.each_token(scores.shape[0]), region.each_token(scores.shape[1]))
+        reading = passes.read_call(
+            self.call.path, self.call, passes.CaptureSpec(region.PooledGrid(*sides))
+        )
         weights: NDArray[Any] = reading.weights[0, self.head]
         mask = weights > 0
         condition = ""
@@ -213,7 +206,7 @@ class _Head:
 
 def _nearness(numbers: Tensor) -> float:
     """The tolerance for equality, relative to the largest number."""
-    return DRIFT.get(dtype_of(numbers), 1e-4)
+    return probe.DRIFT.get(probe.dtype_of(numbers), 1e-4)
 
 
 def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:

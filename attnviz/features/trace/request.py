@@ -17,18 +17,7 @@ import numpy as np
 
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options
-from attnviz.features.trace import resampling
-from attnviz.features.trace.anchors import (
-    Numbers,
-    ReceiverHead,
-    Resampling,
-    TracedSentence,
-    TraceReport,
-    against_others,
-    kurtosis,
-    mean_of,
-    receivers,
-)
+from attnviz.features.trace import anchors, resampling
 from attnviz.features.trace.sentences import Transcript, find_file, read_transcript
 from attnviz.features.trace.table import trace_json, trace_table, trace_tsv
 from attnviz.models.open import check_torch, is_shipped, loading_of, name_of
@@ -69,7 +58,9 @@ class TraceRequest:
             raise UsageError("--resample 1 compares nothing: write 10 or more")
 
 
-def report_trace(request: TraceRequest, options: Options, report: RunReport) -> list[TraceReport]:
+def report_trace(
+    request: TraceRequest, options: Options, report: RunReport
+) -> list[anchors.TraceReport]:
     """Report on each transcript; of several, receiver heads are chosen by their mean kurtosis."""
     if len(request.texts) > 1 and request.resample:
         raise UsageError("--resample continues one text: give one FILE")
@@ -80,14 +71,14 @@ def report_trace(request: TraceRequest, options: Options, report: RunReport) -> 
     readings, together = [reader(text) for text in request.texts], list[Any]()
     if len(readings) > 1:
         for own in readings:
-            together.append(kurtosis(own.passes(request).vertical))
+            together.append(anchors.kurtosis(own.passes(request).vertical))
             own.forget()
-    results = list[TraceReport]()
+    results = list[anchors.TraceReport]()
     for own in readings:
         one = own.passes(request)
-        kurtoses = together or [kurtosis(one.vertical)]
+        kurtoses = together or [anchors.kurtosis(one.vertical)]
         result = _measure(request, own, kurtoses, report)
-        resamplings, notes = list[Resampling | None](), list[str]()
+        resamplings, notes = list[anchors.Resampling | None](), list[str]()
         if request.resample:
             resamplings, notes = _resample(request, options, own, rollouts, report)
         result = replace(
@@ -192,14 +183,17 @@ def _read(
 
 
 def _measure(
-    request: TraceRequest, own: ReadTranscript, kurtoses: Sequence[Numbers], report: RunReport
-) -> TraceReport:
+    request: TraceRequest,
+    own: ReadTranscript,
+    kurtoses: Sequence[anchors.Numbers],
+    report: RunReport,
+) -> anchors.TraceReport:
     """Each sentence's receiver score, and what hiding it changes."""
     passes, count = own.passes(request), len(own.sentences)
-    heads = receivers(kurtoses)
+    heads = anchors.receivers(kurtoses)
     means = np.mean(np.array(kurtoses), axis=0)
     looks = np.array([passes.vertical[place] for place in heads])
-    scores = mean_of(looks, axis=0) if heads else np.full(count, np.nan)
+    scores = anchors.mean_of(looks, axis=0) if heads else np.full(count, np.nan)
     starts = [stop if passes.remembers else 0 for _, stop in passes.spans if stop < passes.count]
     rows = len(starts) * passes.count - sum(starts)
     report.say(
@@ -221,8 +215,8 @@ def _measure(
             advance(1)
     ran = passes.tokens_run / passes.count
     notes = list[str]()
-    links = against_others(logs)
-    effects = mean_of(links, axis=0)
+    links = anchors.against_others(logs)
+    effects = anchors.mean_of(links, axis=0)
     marks = [_outstanding(values) for values in (scores, effects)]
     if count < FEWEST:
         notes.append(f"receiver heads need {FEWEST} sentences or more, and here are {count}")
@@ -232,7 +226,7 @@ def _measure(
         )
     title = own.source.provenance.title
     name = own.transcript.name
-    return TraceReport(
+    return anchors.TraceReport(
         caption=" · ".join([title, *([name] if name else []), f"{count} sentences"]),
         name=name,
         tokens=passes.count,
@@ -242,7 +236,7 @@ def _measure(
         else "",
         right=_right(request, own),
         sentences=tuple(
-            TracedSentence(
+            anchors.TracedSentence(
                 number=number + 1,
                 text=" ".join(one.text.split()),
                 tokens=passes.spans[number][1] - passes.spans[number][0],
@@ -262,7 +256,7 @@ def _measure(
             for number, one in enumerate(own.sentences)
         ),
         heads=tuple(
-            ReceiverHead(passes.layers[layer], head, float(means[layer, head]))
+            anchors.ReceiverHead(passes.layers[layer], head, float(means[layer, head]))
             for layer, head in heads
         ),
         log_kl=tuple(tuple(row[:number].tolist()) for number, row in enumerate(logs)),
@@ -275,7 +269,7 @@ def _measure(
     )
 
 
-def _outstanding(values: Numbers) -> list[bool]:
+def _outstanding(values: anchors.Numbers) -> list[bool]:
     """Which scores lie far above the mean."""
     there = values[np.isfinite(values)]
     if len(there) < 2 or not there.std():
@@ -283,7 +277,7 @@ def _outstanding(values: Numbers) -> list[bool]:
     return [bool(one >= there.mean() + OUTSTANDING * there.std()) for one in values]
 
 
-def _largest(values: Numbers) -> tuple[int, ...]:
+def _largest(values: anchors.Numbers) -> tuple[int, ...]:
     """The numbers of the largest positive values, the largest first."""
     order = sorted((-value, place + 1) for place, value in enumerate(values) if value > 0)
     return tuple(place for _, place in order[:LINKS])
@@ -303,7 +297,7 @@ def _resample(
     own: ReadTranscript,
     rollouts: resampling.Rollouts,
     report: RunReport,
-) -> tuple[list[Resampling | None], list[str]]:
+) -> tuple[list[anchors.Resampling | None], list[str]]:
     """What each sentence's continuations say, and notes."""
     passes, text = own.passes(request), own.transcript.text
     pattern, right = resampling.read_pattern(request.pattern), _right(request, own)
@@ -388,7 +382,7 @@ def _journal(request: TraceRequest, options: Options) -> RunJournal | None:
     return RunJournal(output, settings, resampling.SECONDS)
 
 
-def _data(report: TraceReport) -> Data:
+def _data(report: anchors.TraceReport) -> Data:
     def plot() -> Figure:
         from attnviz.features.trace.picture import triangle
 

@@ -43,9 +43,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
     pieces_of,
     tokenizer_errors,
 )
-from attnviz.models.hugging_face.load.checkpoint import check_growth, read_config
-from attnviz.models.hugging_face.load.devices import library_errors, running_errors
-from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load import checkpoint, devices, imports
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
     load_parts,
@@ -117,7 +115,7 @@ class PictureTextModel(Source):
             raise UsageError(
                 f"'{self.name}' reads one picture, and {len(picture.images)} are given"
             )
-        with quiet():
+        with imports.quiet():
             reading = self.read(picture, query.text)
             places = self.places_of_pictures(reading.ids, video=picture.frames)
             if not len(places) or places[-1] + 1 == len(reading.ids):
@@ -175,7 +173,7 @@ class PictureTextModel(Source):
 
         values = pixels(self.processor.image_processor, picture.image, None)
         inputs: dict[str, Any] = placed_inputs(self.model, {"pixel_values": values})
-        with running_errors(self.model, SIDE), torch.no_grad():
+        with devices.running_errors(self.model, SIDE), torch.no_grad():
             output = self.model.encoder(**inputs)
         start = start_token(self.model)
         with tokenizer_errors(self.tokenizer):
@@ -196,7 +194,7 @@ class PictureTextModel(Source):
             pictures = {"videos": [frames], "do_sample_frames": False}  # what is given is read
             if getattr(self.processor, "video_processor", None) is None:
                 raise ModelError(f"the video processor of '{self.name}' needs torchvision")
-        with library_errors(f"the processor of '{self.name}' fails"):
+        with devices.library_errors(f"the processor of '{self.name}' fails"):
             inputs = self.processor(text=prompt, **pictures, return_tensors="pt")
         inputs.pop("labels", None)
         tensors = placed_inputs(self.model, inputs)
@@ -364,13 +362,13 @@ def _load_processor(folder: Path, name: str) -> Any:
     from transformers.models.auto import processing_auto
     from transformers.utils.import_utils import is_torchvision_available
 
-    check_growth(folder)
-    if read_config(folder)["model_type"] == CAPTIONER:  # it has a reader for each half
+    checkpoint.check_growth(folder)
+    if checkpoint.read_config(folder)["model_type"] == CAPTIONER:  # it has a reader for each half
         tokenizer = load_tokenizer(folder, name, allow_code=False)
         return SimpleNamespace(tokenizer=tokenizer, image_processor=load_processor(folder, name))
     auto: Any = transformers.AutoProcessor
     classes = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
-    with library_errors(f"the processor of '{name}' cannot be loaded"):
+    with devices.library_errors(f"the processor of '{name}' cannot be loaded"):
         if not is_torchvision_available():
             files = [folder / one for one in NAMING]
             facts = [json.loads(file.read_bytes()) for file in files if file.is_file()]

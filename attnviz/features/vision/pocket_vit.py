@@ -20,23 +20,21 @@ from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.hugging_face.load.family import likeliest_class
 from attnviz.models.light.architectures import with_prefix
 from attnviz.models.light.network import Shape
-from attnviz.models.pocket.card import CARDS
-from attnviz.models.pocket.stored import StoredModel, device_options
-from attnviz.models.pocket.text import outside_note
+from attnviz.models.pocket import card, stored, text
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.writers import WriterKind
 
-FOLDER = CARDS["pocket-vit"]  # loads as ViTForImageClassification
+FOLDER = card.CARDS["pocket-vit"]  # loads as ViTForImageClassification
 
 
 def load_pocket_vit(
     *, device: str = "auto", dtype: str | None = None, folder: Path = FOLDER
 ) -> PicturePocket:
     """The small trained vision transformer that ships with the package."""
-    return PicturePocket(folder, **device_options(device, dtype))
+    return PicturePocket(folder, **stored.device_options(device, dtype))
 
 
 EMBEDDINGS = "vit.embeddings"
@@ -47,7 +45,7 @@ def vision_shape(config: Mapping[str, Any]) -> Shape:
     return with_prefix(VIT_ROW.shape_of(config), VIT_ROW.prefix)
 
 
-class PicturePocket(StoredModel):
+class PicturePocket(stored.StoredModel):
     """The picture model, loaded.
 
     It squeezes a picture into a square. Its stream is "self", over a class token and patches. It
@@ -106,7 +104,7 @@ class PicturePocket(StoredModel):
         if share >= least:
             return []
         what = f"{share:.0%} of neighbouring pixels are alike, in flat drawings more than"
-        return outside_note(f"the {SIDE}", self.name, [f"{what} {least:.0%}"])
+        return text.outside_note(f"the {SIDE}", self.name, [f"{what} {least:.0%}"])
 
 
 def square_pixels(image: Image, side: int) -> NDArray[np.float32]:

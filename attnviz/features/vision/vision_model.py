@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import lens_inputs, locks, registry
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
-from attnviz.core.lens_inputs import ValueVectors
-from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.features.vision import pictures
 from attnviz.models import Source
@@ -30,9 +28,7 @@ from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key
 from attnviz.models.hugging_face.capture.region import Region, each_token, heads_of
 from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load import devices
-from attnviz.models.hugging_face.load.family import Task, record_logits, show_decision
-from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load import devices, family, imports
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 
@@ -41,17 +37,17 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 class VisionModel(Source):
     """A pretrained vision model as a source of attention of a picture over itself, by patches."""
 
-    answers = ANSWERS["picture"]
+    answers = registry.ANSWERS["picture"]
 
     name: str  # what it was asked for as
     model: Any  # on its device, in evaluation mode
     processor: Any  # its image processor
     provenance: Provenance  # of the model; each picture adds to it
-    task: Task | None = None  # of its head
+    task: family.Task | None = None  # of its head
 
     def _attend_one(self, query: Query) -> Attention:
         picture = self.picture(query)
-        with quiet(), record_logits(self.model) as logits:
+        with imports.quiet(), family.record_logits(self.model) as logits:
             if window_layers(self.tower):
                 inputs, grid = self._inputs(picture)
                 maps = window_maps(self.tower, self.name, inputs, picture.patch)
@@ -71,10 +67,10 @@ class VisionModel(Source):
                 attention = encoding.build_attention(captures)
         if self.task is None or not logits:
             return attention
-        return show_decision(attention, self.task, logits[-1], ())
+        return family.show_decision(attention, self.task, logits[-1], ())
 
-    def values(self, query: Query) -> ValueVectors:
-        with quiet():
+    def values(self, query: Query) -> lens_inputs.ValueVectors:
+        with imports.quiet():
             encoding = self.encode(self.picture(query))
             return value_vectors(replace(encoding, part=eager_copy(self.tower)))
 
@@ -281,7 +277,7 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
 
     with ExitStack() as hooks:
         for layer in layers.values():
-            hook = layer.register_forward_pre_hook(thread_hook(remember), with_kwargs=True)
+            hook = layer.register_forward_pre_hook(locks.thread_hook(remember), with_kwargs=True)
             hooks.enter_context(hook)
         hooks.enter_context(watch_kernels(read))
         model(**inputs)

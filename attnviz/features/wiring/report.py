@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from attnviz.core.attention_map import Provenance
+from attnviz.core import attention_map, measures, writers
 from attnviz.core.effects import HeadAt
-from attnviz.core.measures import Role
-from attnviz.core.writers import Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Wire:
     """How far a head moves if its query, key or value cannot read an earlier head."""
 
     head: HeadAt
-    side: Side
+    side: writers.Side
     writer: HeadAt
     # the share of attention that moves, ½ Σ |a − a′| as a mean over rows, where the side is the
     # query or the key; of a value, the size of the lost part over that of the output
@@ -44,9 +42,9 @@ class WiringReport:
     caption: str
     wires: tuple[Wire, ...]  # all of them, the strongest first
     heads: tuple[HeadAt, ...]  # every head, in the model's order
-    roles: Mapping[HeadAt, Role]  # the clear roles, by head
+    roles: Mapping[HeadAt, measures.Role]  # the clear roles, by head
     texts: int
     notes: tuple[str, ...]
-    provenance: Provenance
+    provenance: attention_map.Provenance
     circuits: tuple[HeadCircuit, ...] = ()  # each head's own, if weights alone are compared
     chance: float = 0.0  # the composition of random matrices of the same shapes

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.heads import roles_by_place
 from attnviz.analyses.masks import MeasuredMap, within_one_text
+from attnviz.core import errors, measures, tokens
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Experiment, HeadAt, Intervention, LinkAt, log_probabilities
-from attnviz.core.errors import AttentionError
-from attnviz.core.measures import Argument, Role
-from attnviz.core.tokens import token_label
 from attnviz.core.writers import Side, Writer, WrittenText
 from attnviz.features.writers.report import LISTED, Knockout, LinkReport, LinkSteps, WriterPart
 
@@ -111,13 +109,13 @@ def check_sum(what: str, parts: Numbers, total: float, text: WrittenText) -> Non
     """Refuse parts that miss their sum."""
     if not adds_up(parts, total):
         model = text.attention.provenance.title
-        raise AttentionError(
+        raise errors.AttentionError(
             f"{what} sum to {parts.sum():.4g} and not to {total:.4g}: attnviz cannot split what "
             f"'{model}' computes into parts"
         )
 
 
-def clear_roles(attention: Attention) -> dict[HeadAt, Role]:
+def clear_roles(attention: Attention) -> dict[HeadAt, measures.Role]:
     """The clearest role of each head, of those that have one."""
     return {
         HeadAt(item.stream, item.layers[layer], head): role
@@ -237,7 +235,7 @@ def explain_link(
     ]
     weights = weigh(sides, score_of(sides))
     arguments = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
-    ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
+    ends = tokens.token_label(item.query_tokens, query), tokens.token_label(item.key_tokens, key)
     than = f"the mean of the {int(sides.mask[query].sum())} visible keys"
     return LinkReport(
         caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
@@ -249,7 +247,7 @@ def explain_link(
         weight=float(weights[link]),
         score=float(score_of(sides)[link]),
         contrast=total,
-        against=than if against is None else token_label(item.key_tokens, against),
+        against=than if against is None else tokens.token_label(item.key_tokens, against),
         query=rank_parts(text, by_query, at.stream, roles),
         key=rank_parts(text, by_key, at.stream, roles),
         pairs=pair_parts(text, at, sides, contrast, by_key),
@@ -385,12 +383,12 @@ def arguments_of(
     return report
 
 
-def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
+def list_arguments(text: WrittenText, logits: Numbers) -> tuple[measures.Argument, ...]:
     """The choices with the largest logits, then those with the lowest."""
     order = np.argsort(-logits, kind="stable")
     most = min(ARGUMENTS, len(order) // 2)
     ends = [*order[:most], *order[len(order) - most :]]
-    return tuple(Argument(text.spell(int(n)), float(logits[n])) for n in ends)
+    return tuple(measures.Argument(text.spell(int(n)), float(logits[n])) for n in ends)
 
 
 class ArgumentStudy:
@@ -414,7 +412,7 @@ class ArgumentStudy:
                     self._sums[at] = self._sums.get(at, 0.0) + logits / len(rows)
                     self._counts[at] = self._counts.get(at, 0) + 1
 
-    def arguments(self, at: HeadAt) -> tuple[Argument, ...]:
+    def arguments(self, at: HeadAt) -> tuple[measures.Argument, ...]:
         """The choices that a head argues for most, largest first; empty if the head has none."""
         if at not in self._sums or self._text is None:
             return ()

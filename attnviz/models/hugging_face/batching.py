@@ -14,15 +14,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention
+from attnviz.core import attention_map, fingerprints, locks
 from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, UsageError, first_line
-from attnviz.core.fingerprints import ModelFingerprint
-from attnviz.core.locks import thread_hook
 from attnviz.core.notices import notify
+from attnviz.models.hugging_face.capture import implied, kernel, passes
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
-from attnviz.models.hugging_face.capture.implied import has_attention
-from attnviz.models.hugging_face.capture.kernel import eager_attention
-from attnviz.models.hugging_face.capture.passes import TOLERANCE
 from attnviz.models.hugging_face.capture.region import fits_whole, heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices
@@ -63,7 +59,7 @@ class BatchCompatibility:
 
 
 _COMPATIBILITIES: WeakKeyDictionary[
-    Any, tuple[ModelFingerprint, dict[tuple[str, ...], BatchCompatibility]]
+    Any, tuple[fingerprints.ModelFingerprint, dict[tuple[str, ...], BatchCompatibility]]
 ]
 _COMPATIBILITIES = WeakKeyDictionary()
 
@@ -75,13 +71,13 @@ Reading = TypeVar("Reading")  # of one text
 def read_one(
     source: LoadedModel,
     encoding: EncodedQuery,
-    in_blocks: Callable[[Attention], Attention] | None = None,
-) -> Attention:
+    in_blocks: Callable[[attention_map.Attention], attention_map.Attention] | None = None,
+) -> attention_map.Attention:
     """The attention of a query; `in_blocks` as in `Query`."""
     region, studies = source.region, None
     if in_blocks is not None:
         region = replace(region, max_size=None)
-        if has_attention(encoding.part) and not fits_whole(encoding.part, encoding.sides):
+        if implied.has_attention(encoding.part) and not fits_whole(encoding.part, encoding.sides):
             studies = encoding.studies(in_blocks)
     with record_logits(source.model) as logits:
         captures = capture(
@@ -106,7 +102,7 @@ class BatchRunner(ABC, Generic[Reading]):
         self.source, self.items, self.most = source, items, most
         first = next(iter(items.values()))
         self.part = first.part
-        state = ModelFingerprint(source.model)
+        state = fingerprints.ModelFingerprint(source.model)
         if source.model not in _COMPATIBILITIES or _COMPATIBILITIES[source.model][0] != state:
             _COMPATIBILITIES[source.model] = state, {}
         fresh = BatchCompatibility(source.model.device.type)
@@ -192,7 +188,7 @@ class BatchRunner(ABC, Generic[Reading]):
 
     def tolerance_for(self, item: EncodedQuery, off: float) -> float:
         """The allowed difference of a batched reading, if rounding alone changes it by `off`."""
-        limit = TOLERANCE.get(devices.computed_dtype(self.source.model), 1e-5)
+        limit = passes.TOLERANCE.get(devices.computed_dtype(self.source.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
         plain = self.read_alone(item)
@@ -226,7 +222,7 @@ class BatchRunner(ABC, Generic[Reading]):
 class MapRunner(BatchRunner[Read]):
     """Reads the maps of texts, and the logits of what a model decides."""
 
-    def attend(self) -> dict[int, Attention]:
+    def attend(self) -> dict[int, attention_map.Attention]:
         """The attention of each text that could be batched, by its number."""
         task = self.source.task
         return {
@@ -240,7 +236,7 @@ class MapRunner(BatchRunner[Read]):
         inputs = pad_inputs(rows, input_names(self.part), self.padding, model.device)
         sides = [item.sides for item in batch]
         calls = self.compatibility.calls.get(mode)
-        eager = eager_attention(model) if mode.eager else nullcontext()
+        eager = kernel.eager_attention(model) if mode.eager else nullcontext()
         with record_logits(model) as logits, eager:
             by_text = capture_many(self.part, inputs, sides, calls)
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
@@ -324,7 +320,7 @@ def perturb_embeddings(model: Any) -> Iterator[None]:
     with ExitStack() as hooks:
         for part in model.modules():
             if isinstance(part, torch.nn.Embedding):
-                hooks.enter_context(part.register_forward_hook(thread_hook(round_off)))
+                hooks.enter_context(part.register_forward_hook(locks.thread_hook(round_off)))
         yield
 
 

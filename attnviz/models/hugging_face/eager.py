@@ -23,17 +23,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.locks import thread_hook
-from attnviz.models.hugging_face.capture import kernel
-from attnviz.models.hugging_face.capture.capture import (
-    EAGER_ROUTE,
-    as_map,
-    group_sizes_of,
-    longest_sides,
-    split_texts,
-    with_routes,
-)
-from attnviz.models.hugging_face.capture.passes import EagerCalls, read_batch
-from attnviz.models.hugging_face.capture.probe import dtype_of
+from attnviz.models.hugging_face.capture import capture, kernel, passes, probe
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import (
     BYTES,
@@ -69,7 +59,7 @@ def check_eager(eager: EncodedQuery, copies: int) -> None:
     heads = getattr(config, "num_attention_heads", None) or 1
     cells = sum(queries * keys for queries, keys in sides)
     check_fit(
-        layers * heads * cells * copies * BYTES.get(dtype_of(eager.part), 4),
+        layers * heads * cells * copies * BYTES.get(probe.dtype_of(eager.part), 4),
         eager.part.device,
         f"this lens over {longest:,} tokens ({layers} layers × {heads} heads × tokens², {copies} "
         "times)",
@@ -90,8 +80,8 @@ def _run_together(
     part: Any, inputs: Mapping[str, Any], encodings: Sequence[EncodedQuery]
 ) -> tuple[Any, list[Attention], list[tuple[str, Tensor]]]:
     """The same for texts of a batch, padded behind, the shortest first; a layer is of them all."""
-    sides, calls = [one.sides for one in encodings], EagerCalls(part)
-    longest = longest_sides(sides)
+    sides, calls = [one.sides for one in encodings], passes.EagerCalls(part)
+    longest = capture.longest_sides(sides)
     with kernel.watch_kernels(calls.look):
         output, tensors = kernel.output_attentions(
             part, {**inputs, "use_cache": False}, list(longest)
@@ -100,21 +90,23 @@ def _run_together(
     for stream, side in longest.items():
         layers = list(tensors[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
-        arrays[stream] = read_batch(plain, part.config, side, len(sides))
+        arrays[stream] = passes.read_batch(plain, part.config, side, len(sides))
         attending += [(stream, layer) for layer in layers if layer is not None]
     sizes = {stream: calls.by_layer(stream, longest) for stream in longest}
     attentions = []
-    texts = split_texts(part, arrays, sizes, sides, EAGER_ROUTE)
+    texts = capture.split_texts(part, arrays, sizes, sides, capture.EAGER_ROUTE)
     for encoding, captures in zip(encodings, texts, strict=True):
-        maps = [as_map(one, encoding.tokens, *encoding.axes[one.stream]) for one in captures]
-        provenance = with_routes(
-            encoding.attention.provenance, [EAGER_ROUTE], learned_sink=calls.learned_sink
+        maps = [
+            capture.as_map(one, encoding.tokens, *encoding.axes[one.stream]) for one in captures
+        ]
+        provenance = capture.with_routes(
+            encoding.attention.provenance, [capture.EAGER_ROUTE], learned_sink=calls.learned_sink
         )
         attention = replace(
             encoding.attention,
             maps=tuple(maps),
             provenance=provenance,
-            group_sizes=group_sizes_of(maps, captures),
+            group_sizes=capture.group_sizes_of(maps, captures),
             learned_sink=calls.learned_sink,
         )
         attentions.append(attention)

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from attnviz.core import lens_inputs, notices, registry
 from attnviz.core.attention_map import Attention, Provenance, check_finite
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import ValueVectors
-from attnviz.core.notices import explain
 from attnviz.core.query import Query
-from attnviz.core.registry import ANSWERS, HEAD_WEIGHTS
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import answer
@@ -67,7 +65,7 @@ class WholeModel(Generic[Loaded]):
         if self.is_forced:
             raise UsageError(f"--device light cannot do this, since {reason}: leave it out")
         if self.model is None:
-            explain(f"torch calculates, since {reason}")
+            notices.explain(f"torch calculates, since {reason}")
             self.model = self.load()
         return self.model
 
@@ -76,7 +74,7 @@ class WholeModel(Generic[Loaded]):
 class LightModel(LoadedModel, network.Network):
     """A pretrained text model that numpy runs, for queries of the kinds "self", "pair", "cross"."""
 
-    answers = ANSWERS["light"]
+    answers = registry.ANSWERS["light"]
 
     whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
@@ -159,7 +157,7 @@ class LightModel(LoadedModel, network.Network):
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
         return dict(inputs)
 
-    def values(self, query: Query) -> ValueVectors:
+    def values(self, query: Query) -> lens_inputs.ValueVectors:
         encoding = encode(self, query)
         if reason := self.refuse([encoding]):
             return self.whole(reason).values(query)
@@ -169,7 +167,7 @@ class LightModel(LoadedModel, network.Network):
 
     def many_values(
         self, queries: Sequence[Query], batch_size: int | None
-    ) -> Iterator[ValueVectors | InputError]:
+    ) -> Iterator[lens_inputs.ValueVectors | InputError]:
         encodings = [self._encode(query) for query in queries]
         reason = self.refuse([one for one in encodings if isinstance(one, EncodedQuery)])
         if reason:
@@ -182,7 +180,7 @@ class LightModel(LoadedModel, network.Network):
         words, head = self.architecture.words, self.head
         has_words = head is not None and head.is_linear and not self.architecture.projection
         tokens = (words, head.maps) if has_words and head is not None and not head.labels else None
-        weights = HEAD_WEIGHTS.load()(self.weights, self.shapes, [*self.streams], tokens)
+        weights = registry.HEAD_WEIGHTS.load()(self.weights, self.shapes, [*self.streams], tokens)
         return weights, self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:

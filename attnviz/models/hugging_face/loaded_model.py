@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import UsageError
-from attnviz.core.writers import HeadWeights
+from attnviz.core import attention_map, errors, writers
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family, Task
@@ -22,7 +20,7 @@ class LoadedModel(Source):
     tokenizer: Any
     family: Family
     limit: int | None  # most tokens that it reads
-    provenance: Provenance  # of the model; each text adds its own facts
+    provenance: attention_map.Provenance  # of the model; each text adds its own facts
     can_generate: bool = False  # whether it has a trained language-model head
     max_new_tokens: int | None = None  # None: it writes only a missing target
     chat_template: bool = False  # whether texts are read as the user's turn of a conversation
@@ -52,9 +50,9 @@ class LoadedModel(Source):
         part = self.model.get_encoder()
         return part if hasattr(part, "config") else self.model
 
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+    def head_weights(self) -> tuple[list[writers.HeadWeights], attention_map.Provenance]:
         """Refuse: only the network inside knows maps of heads by name."""
-        raise UsageError(
+        raise errors.UsageError(
             f"--weights-only needs a model inside or a checkpoint that numpy runs, and "
             f"'{self.name}' is neither: give a text"
         )

@@ -27,14 +27,13 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.measures import BlockMeasures
 from attnviz.core.notices import notify
-from attnviz.models.hugging_face.capture import implied
+from attnviz.models.hugging_face.capture import implied, kernel, probe
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
     links_note,
     strongest_in_matrices,
 )
-from attnviz.models.hugging_face.capture.kernel import layer_names
 from attnviz.models.hugging_face.capture.passes import (
     NOTHING,
     CallWeights,
@@ -45,7 +44,6 @@ from attnviz.models.hugging_face.capture.passes import (
     eager_layers,
     probe_layers,
 )
-from attnviz.models.hugging_face.capture.probe import pool_array
 from attnviz.models.hugging_face.capture.region import (
     ALL_TOKENS,
     PooledGrid,
@@ -149,7 +147,7 @@ def capture(
             )
         streams = _eager(model, plain_inputs, sides, specs)
     if others.matrices:
-        names = layer_names(list(others.matrices))
+        names = kernel.layer_names(list(others.matrices))
         arrays = dict(zip(names, others.matrices.values(), strict=True))
         heads = dict(zip(names, others.names.values(), strict=True))
         captures = group_layers(
@@ -221,7 +219,7 @@ def _eager(
         spec, arrays, links, folds = specs[stream], {}, {}, dict[str, LayerFolds]()
         for name, (weights,) in layers.items():
             check_rows(weights, name, model, stream)
-            arrays[name] = pool_array(weights, spec.grid)
+            arrays[name] = probe.pool_array(weights, spec.grid)
             if spec.study is not None:
                 folds[name] = spec.study.start()
                 for block in blocks_of(weights):

@@ -16,9 +16,7 @@ from attnviz.analyses.blocks import BlockStudy, LayerFolds
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Projections, check_finite, not_finite
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture import exact_links, kernel, probe
-from attnviz.models.hugging_face.capture.blocks import read_blocks
-from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
+from attnviz.models.hugging_face.capture import blocks, exact_links, kernel, probe, region
 from attnviz.models.hugging_face.capture.scores import (
     CallScores,
     project_call,
@@ -42,7 +40,7 @@ Sides = Mapping[str, tuple[int, int]]  # numbers of queries and keys by stream
 class CaptureSpec:
     """Which part of a call to read, and how."""
 
-    grid: PooledGrid
+    grid: region.PooledGrid
     links: int = 0  # how many of the strongest of each head
     exclusions: exact_links.IgnoredPositions = NOTHING  # positions whose links do not count
     keep_qk: bool = False  # whether to keep queries and keys
@@ -168,7 +166,7 @@ def read_call(path: str, call: AttentionCall, spec: CaptureSpec) -> CallWeights:
         return CallWeights(path, np.empty(0, dtype=np.float32), faulty_head=faulty)
     size = kernel.group_size(call)
     if spec.study is not None:
-        folds, measures = read_blocks(path, call, spec.study, scores=spec.keep_scores)
+        folds, measures = blocks.read_blocks(path, call, spec.study, scores=spec.keep_scores)
         whole = np.ones((1, call.query.shape[1], 1, 1), dtype=np.float32)
         facts: dict[str, Any] = {
             "group_size": size,
@@ -269,7 +267,7 @@ def eager_layers(
 
 def _check_memory(model: Any, sides: Sides, batch: int) -> None:
     """Refuse a text whose matrices would not fit: the model's own and float32 copies."""
-    heads = {stream: heads_of(model.config, stream) for stream in sides}
+    heads = {stream: region.heads_of(model.config, stream) for stream in sides}
     cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
     check_fit(
         batch * cells * (BYTES.get(probe.dtype_of(model), 4) + 4),

@@ -26,18 +26,12 @@ from attnviz.analyses.entropy import ScoreStudy, peak
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.hugging_face.capture import probe
+from attnviz.models.hugging_face.capture import probe, region
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
     StrongestCells,
     drop_ignored,
-)
-from attnviz.models.hugging_face.capture.region import (
-    PooledGrid,
-    TokenBlocks,
-    TokenParts,
-    parts_between,
 )
 
 CELLS = 2**20
@@ -50,7 +44,7 @@ ROUNDING = 8
 CallScores = dict[str, NDArray[np.float64]]
 
 
-def read_scores(call: AttentionCall, grid: PooledGrid, weights: Any) -> CallScores:
+def read_scores(call: AttentionCall, grid: region.PooledGrid, weights: Any) -> CallScores:
     """The measures of each head of a batch of one; none where its scores are not known.
 
     `weights` (1, heads, query blocks, key blocks) are what the softmax must give.
@@ -145,7 +139,9 @@ def layer_of(path: str, paths: Any) -> str:
     return path
 
 
-def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
+def check_grids(
+    grids: Mapping[str, region.PooledGrid], sides: Mapping[str, tuple[int, int]]
+) -> None:
     """Refuse to keep queries and keys of blocks of tokens or of a part of the keys."""
     for stream, grid in grids.items():
         if grid.is_pooled or grid.keys.blocks < sides[stream][1]:
@@ -155,7 +151,7 @@ def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, 
             )
 
 
-def project_call(call: AttentionCall, grid: PooledGrid) -> Projections:
+def project_call(call: AttentionCall, grid: region.PooledGrid) -> Projections:
     """A grid's queries and all keys of a call with a batch of one, as of a layer without a name."""
     query, key = call.query[0], call.key[0]
     key = key.repeat_interleave(len(query) // len(key), dim=0)
@@ -214,7 +210,7 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 
 def read_tiles(
     call: AttentionCall,
-    grid: PooledGrid,
+    grid: region.PooledGrid,
     links: int,
     exclusions: IgnoredPositions,
     *,
@@ -228,7 +224,7 @@ def read_tiles(
         return None
     # Queries of zeros stand for unknown ones.
     coarse = scores and grid.is_pooled
-    parts = isinstance(grid.keys, TokenParts)  # of which few rows may be wanted
+    parts = isinstance(grid.keys, region.TokenParts)  # of which few rows may be wanted
     many = grid.keys.blocks > call.value.shape[-1]
     if not (links or coarse or many or parts) or not call.query.any():
         return None
@@ -268,7 +264,7 @@ class _Reader:
     """Reads a call in tiles, some heads of a text at a time."""
 
     def __init__(
-        self, call: AttentionCall, grid: PooledGrid, links: int, exclusions: IgnoredPositions
+        self, call: AttentionCall, grid: region.PooledGrid, links: int, exclusions: IgnoredPositions
     ) -> None:
         import torch
 
@@ -324,29 +320,29 @@ class _Reader:
     def _tiles(self) -> Iterator[tuple[int, int]]:
         """First query of each tile and one past its last: whole blocks, or parts of a block."""
         queries = self.grid.queries
-        if isinstance(queries, TokenParts):
+        if isinstance(queries, region.TokenParts):
             begin = queries.start
             for first, stop in queries.spans:
                 if stop - begin > self.rows and first > begin:
                     yield begin, first
                     begin = first
                 if stop - begin > self.rows:
-                    yield from TokenBlocks(begin, stop, self.rows).spans
+                    yield from region.TokenBlocks(begin, stop, self.rows).spans
                     begin = stop
             if begin < queries.stop:
                 yield begin, queries.stop
             return
         whole = max(self.rows // queries.length, 1) * queries.length
-        for first, stop in TokenBlocks(queries.start, queries.stop, whole).spans:
-            yield from TokenBlocks(first, stop, self.rows).spans
+        for first, stop in region.TokenBlocks(queries.start, queries.stop, whole).spans:
+            yield from region.TokenBlocks(first, stop, self.rows).spans
 
-    def _blocks_in(self, first: int, rows: int) -> TokenBlocks:
+    def _blocks_in(self, first: int, rows: int) -> region.TokenBlocks:
         """The blocks of queries in a tile."""
         queries = self.grid.queries
-        if not isinstance(queries, TokenParts):
-            return TokenBlocks(0, rows, min(queries.length, rows))
+        if not isinstance(queries, region.TokenParts):
+            return region.TokenBlocks(0, rows, min(queries.length, rows))
         ends = [end - first for end in queries.ends if first < end < first + rows]
-        return parts_between([0, *ends, rows])
+        return region.parts_between([0, *ends, rows])
 
     def _pool(self, call: AttentionCall, tile: Any, first: int, weights: Any) -> bool:
         """Add a tile to the pooled weights; False if the kernel's output disagrees."""
@@ -360,7 +356,7 @@ class _Reader:
         if not probe.disagreement(means, call.value[0], output) <= self.tolerance:
             return False
         sums = means[..., keys.start : keys.stop]
-        if isinstance(keys, TokenParts):
+        if isinstance(keys, region.TokenParts):
             numbers = keys.block_of(torch.arange(keys.start, keys.start + sums.shape[2]))
             sums = sums.new_zeros((*sums.shape[:2], keys.blocks)).index_add_(2, numbers, sums)
         elif keys.length > 1:

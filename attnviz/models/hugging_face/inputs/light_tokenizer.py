@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import ModelError
-from attnviz.models.hugging_face.load.checkpoint import check_growth, read_json
-from attnviz.models.hugging_face.load.devices import library_errors
-from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load import checkpoint, devices, imports
 from attnviz.models.light.network import UnknownArchitecture
 
 if TYPE_CHECKING:
@@ -210,7 +208,7 @@ def load_light_tokenizer(folder: Path, usual: str, model_type: str = "") -> Ligh
     there = [name for name in OTHER_FILES if (folder / name).is_file()]
     if there or not path.is_file():
         raise UnknownArchitecture(f"its folder has {there[0] if there else 'no tokenizer.json'}")
-    check_growth(folder)
+    checkpoint.check_growth(folder)
     config = _read_config(folder)
     kind = usual if config.get("tokenizer_class") is None else config["tokenizer_class"]
     kind = kind.removesuffix("Fast") if kind not in GENERIC and isinstance(kind, str) else kind
@@ -231,7 +229,7 @@ def load_light_tokenizer(folder: Path, usual: str, model_type: str = "") -> Ligh
     own = ["token_type_ids"] if kind == "BertTokenizer" else []
     try:
         names = config.get("model_input_names") or ["input_ids", "attention_mask", *own]
-        with library_errors("the library panics"), quiet_native():
+        with devices.library_errors("the library panics"), imports.quiet_native():
             tokenizer = LightTokenizer(path, whole, names)
         special = _check_added(tokenizer.backend, config, usual_tokens)
         if kind in TOKENS:
@@ -247,7 +245,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     """The entries of tokenizer_config.json, and of special_tokens_map.json where it counts."""
     files = (folder / name for name in ("tokenizer_config.json", "special_tokens_map.json"))
     try:
-        config, special = (read_json(file) if file.is_file() else {} for file in files)
+        config, special = (checkpoint.read_json(file) if file.is_file() else {} for file in files)
     except ModelError as error:
         raise UnknownArchitecture(str(error)) from error
     if not isinstance(config, dict) or not isinstance(special, dict):
