@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 By = Literal["zero", "mean", "resample"]  # what replaces the output of a head that is off
 

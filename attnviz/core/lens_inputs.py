@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, check_finite
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.effects import Experiment
+from attnviz.core.effects import Experiment
 
 BLOCK = 256  # keys whose vectors are in memory at once: all would take heads × keys × size numbers
 

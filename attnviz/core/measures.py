@@ -6,22 +6,17 @@ Divergences are Jensen–Shannon divergences in nats, from 0 to ln 2. `caption` 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap, Provenance, Token
 from attnviz.core.attention_map import HeadLine as HeadLine
 from attnviz.core.attention_map import Link as Link
 from attnviz.core.attention_map import View as View
 from attnviz.core.registry import RoleKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap, Provenance, Token
 
 
 def format_weight(weight: float, *, signed: bool = False) -> str:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_call import AttentionCall
+from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import HeadAt
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Attention, Provenance, Token
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 Side = Literal["query", "key", "value"]
 SIDES: tuple[Side, ...] = ("query", "key", "value")

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnviz.analyses.group import name_tokens
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import merge_notices
@@ -42,9 +42,6 @@ from attnviz.runs.pipeline import query_of
 from attnviz.runs.readers import each_text
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text
-
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Attention
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,15 @@
 """attnviz audio."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from attnviz.commands.arguments import InMemoryInput, Positive
 from attnviz.commands.command import CHOICE, MAP_PICTURES, ORIGIN, PLACES, Run, command
+from attnviz.commands.findings import Findings
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Origin, arg, opt, rare
 from attnviz.features.audio.request import TIME_FORMATS, RecordingRequest, report_recording
-
-if TYPE_CHECKING:
-    from attnviz.commands.findings import Findings
-    from attnviz.runs.pipeline import Result
+from attnviz.runs.pipeline import Result
 
 
 @command(

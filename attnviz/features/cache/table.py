@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.features.cache.report import CacheReport, HeadCost, RuleCost
+from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, nats, printable, two_digits
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
 from attnviz.storage.columns import columns_of
-
-if TYPE_CHECKING:
-    from attnviz.renderers import Display
 
 BAR, NAMED = 16, 3
 """Cells of the longest bar, and heads that a line names."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from attnviz.commands.arguments import in_evaluation
 from attnviz.commands.findings import CollectedReport, Findings
+from attnviz.core.options import Options
 from attnviz.features.chat.command import check_choice, report_chats, wants_maps
-
-if TYPE_CHECKING:
-    from attnviz.core.options import Options
-    from attnviz.runs.pipeline import AttentionRequest, Result
-    from attnviz.storage.texts import Text
+from attnviz.runs.pipeline import AttentionRequest, Result
+from attnviz.storage.texts import Text
 
 
 class ChatFindings(Findings):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.features.chat.report import ChatHead, ChatPart, ChatReport
+from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits
 from attnviz.renderers.text.console import (
@@ -21,9 +21,6 @@ from attnviz.renderers.text.console import (
     wrap_text,
 )
 from attnviz.storage.columns import columns_of
-
-if TYPE_CHECKING:
-    from attnviz.renderers import Display
 
 HEADS, KEYS, BAR = 5, 3, 20  # heads and parts that lines name, cells of the longest bar
 TEXT, LONGEST = 24, 60  # cells that a row's text gets at least, and at most

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from attnviz.core.attention_map import AttentionMap, Link
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import AttentionMap, Link, Provenance
 from attnviz.core.effects import Effect, SavedEffects
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Provenance
 
 DRIFT = "drift"
 HISTORY = (

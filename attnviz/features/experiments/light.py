@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention, note_outputs
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import Query
+from attnviz.features.experiments.kernel import ModelExperiment
 from attnviz.features.experiments.network import NetworkExperiment
 from attnviz.features.targets.outputs import check_head, choose_outputs, no_head, spell_choice
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text
 from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.light import network
-
-if TYPE_CHECKING:
-    from attnviz.features.experiments.kernel import ModelExperiment
 
 MANY_LINKS = 1e11
 """Weights times tokens of links that are cut, from which on torch is faster."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,15 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.features.experiments.network import NetworkExperiment
+from attnviz.features.pocket_lm.language_model import CausalPocket
 from attnviz.features.targets.outputs import chosen_class
 from attnviz.features.targets.words import NEXT, find_token, last_word, next_word, place_to_explain
+from attnviz.features.vision.pocket_vit import PicturePocket
 from attnviz.mechanisms.arrays import as_numpy, stack_layers, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.light.network import Record
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
-
-if TYPE_CHECKING:
-    from attnviz.features.pocket_lm.language_model import CausalPocket
-    from attnviz.features.vision.pocket_vit import PicturePocket
 
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 FEW = 20  # pieces after a text that are enough to see what the model would write

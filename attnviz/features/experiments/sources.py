@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.effects import Experiment, HeadOutputs, PredictedToken
@@ -23,17 +23,15 @@ from attnviz.features.targets.outputs import (
     no_head,
     spell_choice,
 )
+from attnviz.features.vision.picture_text import PictureTextModel
 from attnviz.features.vision.pictures import SIDE, picture_of
+from attnviz.features.vision.vision_model import VisionModel
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import continue_text
 from attnviz.models.hugging_face.inputs.tokenization import pieces_of
 from attnviz.models.hugging_face.load.imports import quiet
-
-if TYPE_CHECKING:
-    from attnviz.features.vision.picture_text import PictureTextModel
-    from attnviz.features.vision.vision_model import VisionModel
-    from attnviz.models.hugging_face.text_model import HuggingFaceModel
+from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 
 def open_text(source: HuggingFaceModel, query: Query, target: str | None) -> ModelExperiment:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core.effects import Effect, HeadAt, LinkAt
 from attnviz.features.explain import report as answers
+from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
-
-if TYPE_CHECKING:
-    from attnviz.renderers import Display
 
 LABEL = 14
 LISTED = 6  # tokens and heads that one line names

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.commands.arguments import InMemoryInput
 from attnviz.commands.command import CHOICE, ORIGIN, OUTPUT, Run, command
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import LENS_NAMES, arg, opt, rare
 from attnviz.features.image.request import ALL, PictureRequest, look_at_pictures
+from attnviz.runs.pipeline import Result
 from attnviz.runs.reporting import hold_notes
-
-if TYPE_CHECKING:
-    from attnviz.runs.pipeline import Result
 
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.effects import Experiment, HeadAt
@@ -27,15 +28,11 @@ from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
 from attnviz.features.experiments.texts import explained_by, open_experiment
 from attnviz.features.lenses.effect import effects_of_maps
 from attnviz.features.lenses.logits import logits
+from attnviz.features.lenses.token_scores import TokenScores
 from attnviz.models import (
     Source,
     refuse_values,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.features.lenses.token_scores import TokenScores
 
 MOST_TOKENS = 64  # the most tokens that `--lens all` hides one by one: one batch of runs
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.features.sources import report as answers
+from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.page.reports import escape_text
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits
 from attnviz.renderers.text.console import render_parts, wrap_text
 from attnviz.storage.documents import report_json
-
-if TYPE_CHECKING:
-    from attnviz.renderers import Display
 
 BAR = 16
 DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

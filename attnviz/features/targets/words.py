@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import PredictedToken
 from attnviz.core.errors import UsageError, in_words, is_number
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NEXT = "next:"  # prefix of a word that means a possible next token, even if the text has it
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)

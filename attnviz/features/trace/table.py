@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
+from attnviz.features.trace.anchors import TracedSentence, TraceReport
+from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
 from attnviz.storage.columns import columns_of
 from attnviz.storage.documents import report_json
-
-if TYPE_CHECKING:
-    from attnviz.features.trace.anchors import TracedSentence, TraceReport
-    from attnviz.renderers import Display
 
 READING = (
     "receiver: how much sentences at least 4 later look at it: the mean weight of their tokens on "

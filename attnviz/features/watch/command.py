@@ -13,17 +13,15 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from attnviz.cli.stderr import complain, interrupt
 from attnviz.commands.command import MAP_PICTURES, ORIGIN, Run, command
 from attnviz.commands.run import report_all
 from attnviz.core.errors import AttentionError, InputError, OutputError, UsageError
 from attnviz.core.options import Options, arg, rare
+from attnviz.features.watch.function import Watched
 from attnviz.models.open import parse_part
-
-if TYPE_CHECKING:
-    from attnviz.features.watch.function import Watched
 
 NOTHING_SEEN = 4
 """The exit status where the program ended with 0, and nothing was seen."""

@@ -7,21 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.features.observer.observer import CapturedCall, WatchLog, WatchRequest
 from attnviz.models.hugging_face.capture.capture import Captured, as_map
 from attnviz.models.hugging_face.capture.exact_links import links_note
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, region_note
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.features.observer.observer import CapturedCall, WatchLog, WatchRequest
 
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,8 +24,10 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES, Side, Writer
+from attnviz.features.audio.audio_model import AudioModel
 from attnviz.features.experiments.interventions import upcast_half
 from attnviz.features.targets.outputs import check_head, class_name, spell_choice, spell_piece
+from attnviz.features.vision.vision_model import VisionModel
 from attnviz.features.why.stream import StreamPass
 from attnviz.features.writers.linear_pass import (
     AttentionScores,
@@ -46,11 +48,7 @@ from attnviz.models.hugging_face.capture.passes import StopForward, attending_la
 from attnviz.models.hugging_face.eager import eager_inputs, run_eager
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.imports import quiet
-
-if TYPE_CHECKING:
-    from attnviz.features.audio.audio_model import AudioModel
-    from attnviz.features.vision.vision_model import VisionModel
-    from attnviz.models.hugging_face.text_model import HuggingFaceModel
+from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 HIDDEN = -1e9  # a score below this hides a key
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import Argument
 from attnviz.core.writers import Side
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Provenance
-
 
 LISTED = 6  # writers of a side that are named
 # Position decides a link of weight LEAST or more if other rows have the share ALONE of its weight.

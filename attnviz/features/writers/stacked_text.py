@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,9 @@ from attnviz.core.writers import (
 from attnviz.features.targets.outputs import spell_choice
 from attnviz.models import Choose
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+from attnviz.models.hugging_face.light_model import LightModel
 from attnviz.models.light import network
-
-if TYPE_CHECKING:
-    from attnviz.models.hugging_face.light_model import LightModel
-    from attnviz.models.pocket.stored import StoredModel
+from attnviz.models.pocket.stored import StoredModel
 
 Numbers = NDArray[np.floating]
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core import lens_inputs, notices, registry
 from attnviz.core.attention_map import Attention, Provenance, check_finite
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
+from attnviz.core.writers import HeadWeights, WriterKind
 from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.formula import HeadArithmetic
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import answer
 from attnviz.models.hugging_face.batching import FEW
@@ -24,19 +28,12 @@ from attnviz.models.hugging_face.capture.capture import Captured, with_group_siz
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import WritingRules
 from attnviz.models.hugging_face.loaded_model import LoadedModel
+from attnviz.models.hugging_face.text_model import HuggingFaceModel
 from attnviz.models.light import network
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.head import Head
 from attnviz.models.light.vectors import projections_of, value_vectors
 from attnviz.models.light.weights import CheckpointWeights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.effects import HeadAt
-    from attnviz.core.writers import HeadWeights, WriterKind
-    from attnviz.mechanisms.formula import HeadArithmetic
-    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 Loaded = TypeVar("Loaded")
 TOGETHER = 1024

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokeni
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family, task_named
 from attnviz.models.hugging_face.load.locate import display_name, locate
+from attnviz.models.hugging_face.text_model import HuggingFaceModel
 from attnviz.models.light.architecture import Architecture
 from attnviz.models.light.architectures import ARCHITECTURES
 from attnviz.models.light.head import CLASSES, Head, head_of
 from attnviz.models.light.network import Shape, UnknownArchitecture
 from attnviz.models.light.weights import CheckpointWeights
-
-if TYPE_CHECKING:
-    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 MOST_NUMBERS = 400_000_000
 """Weights of the largest model that numpy runs."""
@@ -144,7 +142,7 @@ def open_light(
     facts = _facts_of(config, kind, start)
     first_position = 0 if about.offset is not None else padding + 1
     positions = config.get("max_position_embeddings") or config.get("n_positions")
-    limits = [tokenizer.model_max_length, positions]
+    limits: list[Any] = [tokenizer.model_max_length, positions]
     if any(isinstance(one, bool) or not isinstance(one, int | float) for one in limits):
         raise UnknownArchitecture("its limit of tokens is no number")
     limits[1] -= first_position

@@ -7,19 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.errors import ModelError
 from attnviz.mechanisms.arrays import Array
+from attnviz.models.light.architecture import Architecture
+from attnviz.models.light.head import Head
 from attnviz.models.light.network import Shape, UnknownArchitecture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.models.light.architecture import Architecture
-    from attnviz.models.light.head import Head
 
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
 

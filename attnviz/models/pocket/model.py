@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.registry import STACK
+from attnviz.core.writers import WriterKind
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.light import network
@@ -36,9 +37,6 @@ from attnviz.models.pocket.text import (
     encode_text,
     load_piece_tokenizer,
 )
-
-if TYPE_CHECKING:
-    from attnviz.core.writers import WriterKind
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}

@@ -6,24 +6,22 @@ from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.errors import choose
+from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
 from attnviz.core.registry import HEAD_WEIGHTS
+from attnviz.core.writers import HeadWeights
 from attnviz.mechanisms.arrays import Array
 from attnviz.models import Source, check_device
 from attnviz.models.light.network import Network, Record, Weights, linear_map
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
 from attnviz.models.pocket.text import spell_piece
-
-if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import ValueVectors
-    from attnviz.core.writers import HeadWeights
 
 
 class StoredModel(Source, Network):

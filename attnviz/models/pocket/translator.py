@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
@@ -18,10 +19,6 @@ from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel, run_decoder,
 from attnviz.models.pocket.stored import add_projections, device_options
 from attnviz.models.pocket.text import LANGUAGE, EncodedText, PocketInputs
 from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 DECODER_ANSWERS = (
     "--causal: another network answers, the decoder of the pocket model, which was trained to "

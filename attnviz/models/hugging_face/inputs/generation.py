@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, did_you_mean
@@ -20,9 +21,6 @@ from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.family import parts_of
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.light.network import UnknownArchitecture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LONGEST = 256  # tokens after which a model that does not end its output is stopped
 FEW = 20  # tokens that show how a model continues a text
