@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, stream_of_call
 from attnviz.core.errors import UsageError
@@ -103,16 +102,11 @@ def _means(item: AttentionMap, sizes: Mapping[str, int]) -> Iterator[AttentionMa
                 f"--kv joins all query heads of a layer, and stream '{item.stream}' has the heads "
                 f"{', '.join(item.heads[:8])}: {size} share each head of keys and values"
             )
-        weights = group_means(part.weights, size)
+        own_layers, own_heads, *cells = part.weights.shape
+        apart = part.weights.reshape(own_layers, own_heads // size, size, *cells)
+        weights = np.asarray(apart.mean(axis=2, dtype=np.float64), dtype=np.float32)
         heads = tuple(map(str, range(weights.shape[1])))
         yield part.with_weights(weights, layers=names, heads=heads)
-
-
-def group_means(weights: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """The mean over each `size` neighbouring heads of (layers, heads, queries, keys)."""
-    layers, heads, *cells = weights.shape
-    apart = weights.reshape(layers, heads // size, size, *cells)
-    return np.asarray(apart.mean(axis=2, dtype=np.float64), dtype=np.float32)
 
 
 STANDS_OUT = 0.1  # how much more alike the rest of a group is than with the head that stands out

@@ -225,7 +225,11 @@ class MeasurePlots(_Part):
         mean, deviation, low, high, uniform = (array[place].ravel() for array in arrays)
         order = np.argsort(mean, kind="stable")
         order = order[np.isfinite(mean[order])]
-        floor, roof = _limits(mean, deviation, uniform, meaning)
+        margin = np.nan_to_num(deviation)
+        highest = max(float(np.nanmax(np.concatenate([mean + margin, uniform]))), 0.0)
+        roof = 1.0 if meaning.unit == "share" and highest > 0.5 else round_up(highest)
+        lowest = float(np.nanmin(mean - margin)) if np.nanmin(mean) < 0 else 0.0
+        floor = -round_up(-lowest) if lowest < 0 else 0.0
         rows = {(row.layer, row.head): row for row in stream.rows}
         colors = [role_color(rows[at]) for at in product(stream.layers, stream.heads)]
         dark = [sheet.ink(colors[head]) for head in order.tolist()]
@@ -245,20 +249,6 @@ class MeasurePlots(_Part):
         chart.plot(across, even, color=sheet.ink(INK), linewidth=0.6, **look)
         chart.set(xlim=(0, len(order)), ylim=(floor, roof), xticks=[])
         return floor, roof
-
-
-def _limits(
-    mean: NDArray[np.float64],
-    deviation: NDArray[np.float64],
-    uniform: NDArray[np.float64],
-    meaning: Meaning,
-) -> tuple[float, float]:
-    """From 0 up to a round number above all means and their spread; below 0 where means are."""
-    spread = np.nan_to_num(deviation)
-    highest = max(float(np.nanmax(np.concatenate([mean + spread, uniform]))), 0.0)
-    roof = 1.0 if meaning.unit == "share" and highest > 0.5 else round_up(highest)
-    lowest = float(np.nanmin(mean - spread)) if np.nanmin(mean) < 0 else 0.0
-    return -round_up(-lowest) if lowest < 0 else 0.0, roof
 
 
 _CLASS_NAMES = {

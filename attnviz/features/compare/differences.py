@@ -68,6 +68,12 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         cell = (*places[link.layer, link.head], link.query_position, link.key_position)
         if link.weight:
             changes.append(HeadChange(link, float(before[cell]), float(after[cell])))
+    one_sided = []
+    fates = ((queries, "queries", "left out"), (keys, "keys", "compared with nothing"))
+    for pairs, what, fate in fates:
+        only = [sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs)]
+        if any(only):
+            one_sided.append(f"{what} only in A: {only[0]}, only in B: {only[1]}; {fate}")
     return Comparison(
         difference,
         tuple(
@@ -77,7 +83,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         ),
         apart,
         tuple(changes),
-        (*_pairing_notes(queries, keys), *notes),
+        (*one_sided, *notes),
     )
 
 
@@ -181,16 +187,6 @@ def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> T
 
 def _names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(a if a == b else f"{a}→{b}" for a, b in zip(first, second, strict=True))
-
-
-def _pairing_notes(queries: list[Pair], keys: list[Pair]) -> list[str]:
-    notes = []
-    fates = ((queries, "queries", "left out"), (keys, "keys", "compared with nothing"))
-    for pairs, what, fate in fates:
-        only = [sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs)]
-        if any(only):
-            notes.append(f"{what} only in A: {only[0]}, only in B: {only[1]}; {fate}")
-    return notes
 
 
 def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:

@@ -81,7 +81,13 @@ def head_statistics(
     if places is None:
         figures[ROWS["near"]] = np.moveaxis(by_offset(weights * of_text), -1, 0)
         figures[ROWS["cells"]] = np.moveaxis(by_offset(subject.visible & of_text), -1, 0)[..., None]
-        figures[ROWS["beyond"]] = _beyond(weights, of_text)
+        rows, columns = weights.shape[2:]
+        sums = np.zeros((2, *weights.shape[:2]))
+        if max(rows, columns) > REACH:
+            apart = np.arange(columns) - np.arange(rows)[:, None]
+            for side, far in enumerate((apart < -REACH, apart > REACH)):
+                sums[side] = weights[..., far & of_text].sum(axis=-1, dtype=np.float64)
+        figures[ROWS["beyond"]] = sums
     elif subject.item.query_tokens == subject.item.key_tokens:
         near, beyond = by_distance(weights[:, :, queries][..., keys], places)
         cells, _ = by_distance(subject.visible[:, queries][..., keys], places)
@@ -130,17 +136,6 @@ def by_distance(
     for place in range(REACH, len(OFFSETS)):
         sums[place] = cells[..., apart == OFFSETS[place]].sum(axis=-1, dtype=np.float64)
     return sums, cells[..., apart > REACH].sum(axis=-1, dtype=np.float64)
-
-
-def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The attention to text farther away than `REACH`, before and after, (2, layers, heads)."""
-    queries, keys = weights.shape[2:]
-    sums = np.zeros((2, *weights.shape[:2]))
-    if max(queries, keys) > REACH:
-        apart = np.arange(keys) - np.arange(queries)[:, None]
-        for side, far in enumerate((apart < -REACH, apart > REACH)):
-            sums[side] = weights[..., far & of_text].sum(axis=-1, dtype=np.float64)
-    return sums
 
 
 class PairTable:

@@ -174,7 +174,13 @@ class HeadStudy(TextStudy):
             if name in SHORT and name not in self._meanings:
                 raise UsageError(not_measured(name, self._meanings))
         rows = [self._with_group(row) for stream in self._streams for row in stream.rows()]
-        groups = self._groups_in_words(rows)
+        main = self.example.main.stream
+        values = {
+            (row.layer, row.head): row.values.get(LIKENESS, math.nan)
+            for row in rows
+            if row.stream == main
+        }
+        groups = groups_in_words(values, self.example.group_sizes.get(main, {}))
         others = ", ".join(item.stream for item in self.example.maps[1:])
         if role is not None:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
@@ -191,16 +197,6 @@ class HeadStudy(TextStudy):
     def _with_group(self, row: HeadRow) -> HeadRow:
         size = self.example.group_sizes.get(row.stream, {}).get(row.layer, 1)
         return replace(row, kv=int(row.head) // size) if size > 1 and row.head.isdecimal() else row
-
-    def _groups_in_words(self, rows: Sequence[HeadRow]) -> str:
-        """How alike the heads of the main stream look that share keys and values."""
-        stream = self.example.main.stream
-        values = {
-            (row.layer, row.head): row.values.get(LIKENESS, math.nan)
-            for row in rows
-            if row.stream == stream
-        }
-        return groups_in_words(values, self.example.group_sizes.get(stream, {}))
 
     def _meaning(self, name: str) -> Meaning:
         measure, tops = self._meanings[name], self._tops[name]

@@ -21,13 +21,6 @@ BAR = 16
 DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def agreement_line(report: answers.SourcesReport) -> str:
-    """How well cheap estimates rank the parts."""
-    correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
-    line = f"rank correlation of cheap estimates with these effects: {' · '.join(correlations)}"
-    return line.replace("-", "−")
-
-
 def sources_table(report: answers.SourcesReport, show: Display) -> str:
     """The answer, then a line for each part."""
     parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
@@ -56,7 +49,10 @@ def sources_table(report: answers.SourcesReport, show: Display) -> str:
             f"no part supports “{shorten(report.sentences[number], 60)}” by {answers.SUPPORTS} nats"
         )
         parts += [Text(), *wrap_text(printable(words), show.width)]
-    parts += [Text(), *wrap_text(agreement_line(report), show.width)]
+    correlations = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
+    agreement = " · ".join(correlations).replace("-", "−")
+    agreement = f"rank correlation of cheap estimates with these effects: {agreement}"
+    parts += [Text(), *wrap_text(agreement, show.width)]
     parts += wrap_text(f"a part is left out: {report.how}; {report.runs} runs", show.width, "dim")
     return render_parts(parts, show)
 

@@ -142,7 +142,14 @@ def view_picture(view: View, display: Display) -> list[Text]:
     pixels = image.repeat(layout.height, axis=0).repeat(layout.width, axis=1)
     lines = wrap_text(printable(view.caption), display.width, "bold", between=" · ")
     lines += [Text(printable(view.orientation), style="dim"), Text()]
-    lines.append(Text(" " * margin + key_ruler(len(item.key_tokens), layout), style="dim"))
+    keys = len(item.key_tokens)
+    first_keys = range(0, keys, layout.columns)
+    digits = len(str(keys - 1))
+    step = next(step for step in (*_STEPS, len(first_keys)) if step * layout.width > digits)
+    ruler = ""
+    for column in range(0, len(first_keys), step):
+        ruler = ruler.ljust(column * layout.width) + str(first_keys[column])
+    lines.append(Text(" " * margin + ruler, style="dim"))
     labels = _labels(item.query_tokens, image.shape[0], layout, colored=colored)
     for number, line in enumerate(paint(pixels, limits, colors)):
         label = labels.get(number, Text())
@@ -162,17 +169,6 @@ def layout_of(item: AttentionMap, room: int, *, colored: bool) -> Layout:
     if not colored:
         return Layout(rows, columns, min(side, 2), 1)
     return Layout(rows, columns, side, side)
-
-
-def key_ruler(keys: int, layout: Layout) -> str:
-    """Positions of keys above their columns, thinned to stay apart."""
-    first_keys = range(0, keys, layout.columns)
-    digits = len(str(keys - 1))
-    step = next(step for step in (*_STEPS, len(first_keys)) if step * layout.width > digits)
-    line = ""
-    for column in range(0, len(first_keys), step):
-        line = line.ljust(column * layout.width) + str(first_keys[column])
-    return line
 
 
 def _labels(

@@ -105,7 +105,11 @@ def read_transcript(
             last = turns.pop()
             if last["role"] != "assistant" or not turns:
                 raise InputError(f"'{name}' does not end with the assistant's turn behind another")
-            words = _words_of(last)
+            thoughts = next(
+                (last[name] for name in THOUGHTS if isinstance(last.get(name), str)), ""
+            )
+            content = str(last["content"])
+            words = f"{START}\n{thoughts}\n{STOP}\n\n{content}" if thoughts.strip() else content
     else:
         before, mark, rest = (text, "", "") if own else text.partition(START)
         words = "" if own else mark + rest or text
@@ -134,13 +138,6 @@ def _read_chat(text: str, name: str) -> tuple[list[dict[str, Any]], Any]:
         raise InputError(f"'{name}' holds {len(conversations)} conversations: give a FILE for each")
     (chat,) = conversations
     return [one.turn for one in chat.messages], json.loads(chat.tools) if chat.tools else None
-
-
-def _words_of(last: Mapping[str, Any]) -> str:
-    """What the assistant wrote: its reasoning between marks where that is a field of its own."""
-    words = next((last[name] for name in THOUGHTS if isinstance(last.get(name), str)), "")
-    content = str(last["content"])
-    return f"{START}\n{words}\n{STOP}\n\n{content}" if words.strip() else content
 
 
 def find_file(what: str | Path) -> Path | None:

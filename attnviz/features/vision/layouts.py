@@ -217,8 +217,14 @@ def count_tiles(processor: Any, height: int, width: int) -> tuple[int, int]:
 
 def place_anyres(read: PicturesRead) -> list[Sheet]:
     """The whole picture small, then its tiles without padding, a token after each row."""
-    if read.video:
-        return _pooled_frames(read)
+    if read.video:  # every frame is pooled to a smaller square, and one token follows the last
+        steps = int(read.inputs["pixel_values_videos"].shape[1])
+        edge = isqrt(len(read.places) // steps)
+        if edge * edge * steps + 1 != len(read.places):
+            raise read.misfit(f"{steps} squares and a break")
+        frames = place_frames(read, read.places[:-1].reshape(steps, edge, edge))
+        frames[-1] = replace(frames[-1], placeless={int(read.places[-1]): "[newline]"})
+        return frames
     if int(read.inputs.get("batch_num_images", [1])[0]) > 1:
         return _with_newline(read)
     from transformers.image_processing_utils import select_best_resolution
@@ -281,17 +287,6 @@ def _with_newline(read: PicturesRead) -> list[Sheet]:
         sheets.append(
             Sheet(read.picture_name(number), number, cells, read.padded_box(number), breaks)
         )
-    return sheets
-
-
-def _pooled_frames(read: PicturesRead) -> list[Sheet]:
-    """Every frame pooled to a smaller square, and one token after the last."""
-    steps = int(read.inputs["pixel_values_videos"].shape[1])
-    side = isqrt(len(read.places) // steps)
-    if side * side * steps + 1 != len(read.places):
-        raise read.misfit(f"{steps} squares and a break")
-    sheets = place_frames(read, read.places[:-1].reshape(steps, side, side))
-    sheets[-1] = replace(sheets[-1], placeless={int(read.places[-1]): "[newline]"})
     return sheets
 
 

@@ -125,15 +125,6 @@ def cubic_weights(before: int, after: int) -> NDArray[np.float32]:
     return weights
 
 
-def resize_positions(embeddings: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
-    """Positions of a class token and a square of patches for another number of patches."""
-    side, size = isqrt(embeddings.shape[1] - 1), embeddings.shape[2]
-    square = embeddings[0, 1:].reshape(side, side, size)
-    down = np.tensordot(cubic_weights(side, rows), square, 1)
-    grid = cubic_weights(side, columns) @ down
-    return np.concatenate([embeddings[0, :1], grid.reshape(-1, size)])[None]
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LightVisionModel(VisionModel, network.Network):
     """A pretrained vision model that numpy runs."""
@@ -201,7 +192,11 @@ class LightVisionModel(VisionModel, network.Network):
         rows, columns = (side // shape.patch for side in values.shape[1:3])
         positions = self.weights[f"{PATCHES}.position_embeddings"]
         if (rows, columns) != (shape.patches, shape.patches):
-            positions = resize_positions(positions, rows, columns)
+            edge, size = isqrt(positions.shape[1] - 1), positions.shape[2]
+            square = positions[0, 1:].reshape(edge, edge, size)
+            down = np.tensordot(cubic_weights(edge, rows), square, 1)
+            grid = cubic_weights(edge, columns) @ down
+            positions = np.concatenate([positions[0, :1], grid.reshape(-1, size)])[None]
         return (embed_patches(self.weights, shape, values, PATCHES, positions)[0],)
 
     def scores(self, weights: network.Weights, states: Any) -> Any:

@@ -178,6 +178,14 @@ def wire_weights(heads: Sequence[HeadWeights], provenance: Provenance) -> Wiring
             for at in reads:
                 both = np.linalg.norm(matrix @ places[at].output @ places[at].value)
                 wires.append(Wire(one.at, side, at, float(both) / (whole * sizes[at] or 1.0)))
+    # By chance: the mean composition of heads of normal random numbers.
+    shape = heads[0].query.shape
+    generator, shares = np.random.default_rng(0), []
+    for _ in range(8):
+        query, value, output = (generator.normal(size=shape) for _ in range(3))
+        product = output.T @ value
+        most = np.linalg.norm(query) * np.linalg.norm(product)
+        shares.append(np.linalg.norm(query @ product) / most)
     return WiringReport(
         caption=f"{provenance.title} · weights alone, no text",
         wires=tuple(sorted(wires, key=lambda one: -one.moved)),
@@ -187,19 +195,8 @@ def wire_weights(heads: Sequence[HeadWeights], provenance: Provenance) -> Wiring
         notes=provenance.notes,
         provenance=provenance,
         circuits=tuple(map(circuit_of, heads)),
-        chance=random_composition(heads[0].query.shape),
+        chance=float(np.mean(shares)),
     )
-
-
-def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:
-    """The mean composition of heads of normal random numbers (head size, size)."""
-    generator, shares = np.random.default_rng(0), []
-    for _ in range(draws):
-        side, value, output = (generator.normal(size=shape) for _ in range(3))
-        product = output.T @ value
-        sizes = np.linalg.norm(side) * np.linalg.norm(product)
-        shares.append(np.linalg.norm(side @ product) / sizes)
-    return float(np.mean(shares))
 
 
 def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:

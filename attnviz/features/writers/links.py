@@ -61,14 +61,6 @@ def contrast_of(sides: AttentionCall, query: int, key: int, against: int | None 
     return factors
 
 
-def mean_contrast(sides: AttentionCall) -> Numbers:
-    """Factors that turn scores into the mean over rows of the attended minus the mean score."""
-    rows = sides.mask.sum(axis=-1, keepdims=True)
-    usual = sides.mask / np.maximum(rows, 1)
-    factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
-    return np.where(rows > 1, factors, 0)
-
-
 def split_score(
     text: WrittenText, at: HeadAt, sides: AttentionCall, contrast: Numbers
 ) -> tuple[float, Numbers, Numbers, float | None]:
@@ -319,7 +311,10 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
     """Why a head looks where it looks, as the mean over its rows, weighted by attention."""
     attention = text.attention
     sides = text.sides(at)
-    contrast = mean_contrast(sides)
+    seen = sides.mask.sum(axis=-1, keepdims=True)
+    usual = sides.mask / np.maximum(seen, 1)
+    factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((seen > 1).sum()), 1)
+    contrast = np.where(seen > 1, factors, 0)
     total, by_query, by_key, position = split_score(text, at, sides, contrast)
     roles = role_names(attention)
     weights = weigh(sides, score_of(sides))

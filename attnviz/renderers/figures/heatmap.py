@@ -108,7 +108,13 @@ def _axis(
     texts = [axis_label(token, face) for token in tokens]
     labels, note = tuple(range(len(tokens))), ""
     if step > 1:
-        labels = _named_places(places, step, line / spacing)
+        apart = line / spacing
+        positions: list[int] = []
+        known = (i for i, token in enumerate(tokens) if token.label)
+        for position in (*known, *(places.begins or range(0, len(tokens), step))):
+            if all(abs(position - other) >= apart for other in positions):
+                positions.append(position)
+        labels = tuple(sorted(positions))
         note = places.note or f"every {_ordinal(step)} {what} is named"
     for place in labels:
         if places.is_part and step == 1:
@@ -116,17 +122,6 @@ def _axis(
         elif step > 1 and places.text and not (tokens[place].label or tokens[place].special):
             texts[place] = face.drawable(places.name(place, words))
     return TokenAxis(tokens, tuple(texts), block, cell, size, step, labels, note)
-
-
-def _named_places(places: TextPlaces, step: int, apart: float) -> tuple[int, ...]:
-    """Which to name, at least so far apart: labelled tokens, then the best, or every step-th."""
-    positions: list[int] = []
-    tokens = places.tokens
-    labels = (i for i, token in enumerate(tokens) if token.label)
-    for position in (*labels, *(places.begins or range(0, len(tokens), step))):
-        if all(abs(position - other) >= apart for other in positions):
-            positions.append(position)
-    return tuple(sorted(positions))
 
 
 def label_angle(columns: TokenAxis, face: Typeface) -> int:

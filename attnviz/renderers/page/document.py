@@ -83,7 +83,7 @@ LIVE_PRECISION = "The model in this page is packed: weights are within 0.015 of 
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """A kind of page: its template, styles and scripts."""
+    """A kind of page: the template of its body, its styles and scripts."""
 
     template: str = "page.html"
     styles: tuple[str, ...] = STYLES
@@ -231,7 +231,7 @@ def _code(name: str) -> tuple[Template, str, str, str]:
         f"style-src '{policy_hash(style)}'; img-src data: blob:; base-uri 'none'; "
         f"form-action 'none'{kind.sources}"
     )
-    return Template(read_part(kind.template)), style, script, policy
+    return Template(read_part("head.html") + read_part(kind.template)), style, script, policy
 
 
 def read_part(name: str) -> str:

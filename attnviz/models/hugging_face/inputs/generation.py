@@ -76,7 +76,11 @@ def set_languages(
         How `generate` is told the target's language, and a note if one is a default; both empty for
         a tokenizer without codes.
     """
-    codes, options = _language_codes(tokenizer), ("--from", "--to")
+    codes: dict[str, int] = getattr(tokenizer, "lang_code_to_id", None) or {}
+    if not codes and hasattr(tokenizer, "src_lang"):
+        tokens = map(str, getattr(tokenizer, "extra_special_tokens", None) or ())
+        codes = {token: tokenizer.convert_tokens_to_ids(token) for token in tokens}
+    options = "--from", "--to"
     for option, code in zip(options, languages, strict=True):
         if code is not None and code not in codes:
             has = f"knows {', '.join(codes)[:200]}…" if codes else "has no codes of languages"
@@ -100,15 +104,6 @@ def set_languages(
         for verb, code, option, own in sides
     ]
     return start, () if all(languages) else (f"it {' and '.join(sentence)}",)
-
-
-def _language_codes(tokenizer: Any) -> dict[str, int]:
-    """The number of each language by its code; none for a tokenizer of no translator."""
-    codes: dict[str, int] = getattr(tokenizer, "lang_code_to_id", None) or {}
-    if not codes and hasattr(tokenizer, "src_lang"):
-        tokens = map(str, getattr(tokenizer, "extra_special_tokens", None) or ())
-        codes = {token: tokenizer.convert_tokens_to_ids(token) for token in tokens}
-    return codes
 
 
 def write_target(
