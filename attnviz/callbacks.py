@@ -31,8 +31,7 @@ from attnviz.features.compare.history import HistoryStudy, check_health, chosen_
 from attnviz.features.compare.report import HISTORY, WINDOW, Verdict
 from attnviz.features.compare.request import read_sample, sample_files
 from attnviz.features.watch.function import watch
-from attnviz.storage.archive import dump_archive
-from attnviz.storage.writing import output_errors, write_file
+from attnviz.storage import archive, writing
 
 PICTURE = "attention/heads"
 """The name of the picture of all heads in a log; measures are attention/MEASURE/LAYER.HEAD."""
@@ -186,7 +185,7 @@ class Recorder:
         check_health(verdicts, self.fail_on)
 
     def _resume(self, number: int) -> None:
-        with output_errors(self.folder):
+        with writing.output_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         there = sample_files(self.folder)
         later = [step for step in there if step > number]
@@ -216,7 +215,7 @@ class Recorder:
         result = replace(result, id=f"step {number}", provenance=about)
         self.study.add(number, result)
         path = self.folder / f"step-{number:08d}.npz"
-        write_file(path, dump_archive([result]))
+        writing.write_file(path, archive.dump_archive([result]))
         self._send_pictures()
         if loggers := open_loggers(self.loggers):
             values = self._scalars(number)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import projected_scores
+from attnviz.analyses import entropy, kv_groups
 from attnviz.analyses.folds import (
     ColumnFold,
     Fold,
@@ -30,7 +30,6 @@ from attnviz.analyses.folds import (
     offsets,
     sums_on,
 )
-from attnviz.analyses.kv_groups import sizes_of
 from attnviz.analyses.words import Partition, merge_words, word_partition
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
@@ -76,7 +75,7 @@ class MeasuredMap:
         """A map with its attention's facts about the text."""
         start = output_start(attention, item)
         subject = cls(item, attention.texts_of(item), start, known_scores(attention, item))
-        subject.group_sizes = sizes_of(attention, item)
+        subject.group_sizes = kv_groups.sizes_of(attention, item)
         return subject
 
     @cached_property
@@ -256,7 +255,7 @@ def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]
     """Measures of a map's scores, (layers, heads): as read, else computed from queries and keys."""
     stream = attention.projections.get(item.stream)
     if not attention.scores and stream is not None and (own := stream.of(item)) is not None:
-        return projected_scores(own, item, visible_keys(item))
+        return entropy.projected_scores(own, item, visible_keys(item))
     heads = [
         [attention.scores.get((item.stream, layer, head), NO_SCORES) for head in item.heads]
         for layer in item.layers

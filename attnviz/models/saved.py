@@ -12,8 +12,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models import Source, check_kind, query_texts
-from attnviz.models.own import SeededEmbedding, word_tokens
+from attnviz.models import Source, check_kind, own, query_texts
 from attnviz.storage.matrices import read_matrices
 
 PROJECTIONS = ("w_query", "w_key")
@@ -55,7 +54,7 @@ class MatrixSource(Source):
 
     def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
         if text:
-            return word_tokens(text)
+            return own.word_tokens(text)
         words = self.arrays.get(name, self.arrays.get("tokens"))
         if words is None:
             raise InputError(f"'{self.path}' names no tokens: give a {what}, or store '{name}'")
@@ -101,7 +100,7 @@ class MatrixSource(Source):
 
     def _inputs(self, tokens: Sequence[Token], size: int) -> NDArray[np.float64]:
         if "inputs" not in self.arrays:
-            return SeededEmbedding(0, size).embed(tokens)
+            return own.SeededEmbedding(0, size).embed(tokens)
         inputs: NDArray[np.float64] = self.arrays["inputs"]
         if inputs.shape != (len(tokens), size):
             raise InputError(

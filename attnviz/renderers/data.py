@@ -16,17 +16,11 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display, Views
+from attnviz.storage import documents
 from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.columns import columns_of
-from attnviz.storage.documents import (
-    HIDDEN,
-    dump_json,
-    dump_line,
-    round_weights,
-    to_document,
-)
 
-_ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
+_ESCAPED = re.compile(rf"[\\\x00-\x1f{documents.HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -56,7 +50,7 @@ def weight_rows(attention: Attention, digits: int | None = None) -> Iterator[tup
             names = (attention.id, item.stream, *item.place(layer, head))
             place, weights = tuple(map(escape, names)), item.weights[layer, head]
             # astype(str) gives the shortest text from which each float32 can be read back.
-            texts = round_weights(weights, digits).astype(str)
+            texts = documents.round_weights(weights, digits).astype(str)
             texts[np.isnan(weights)] = ""
             for query, row in zip(queries, texts.tolist(), strict=True):
                 for key, weight in zip(keys, row, strict=True):
@@ -67,17 +61,17 @@ def forms_of_maps(attention: Attention, views: Views, digits: int | None) -> dic
     """The forms of one text's maps that do not depend on the texts before."""
 
     def document() -> str:
-        whole = to_document(attention, digits)
+        whole = documents.to_document(attention, digits)
         if views.sinks is not None:
             whole["sinks"] = asdict(views.sinks)
-        return dump_json(whole) + "\n"
+        return documents.dump_json(whole) + "\n"
 
     def rows() -> str:
         lines = [columns_of("maps"), *weight_rows(attention, digits)]
         return "".join("\t".join(line) + "\n" for line in lines)
 
     def line() -> bytes:
-        return dump_line(to_document(attention, digits))
+        return documents.dump_line(documents.to_document(attention, digits))
 
     return {"rows": rows, "document": document, "lines": line}
 

@@ -9,10 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from attnviz.core import registry, values
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Many, Options, split_format
-from attnviz.core.registry import Command
-from attnviz.core.values import is_utf8
 from attnviz.models.open import check_origin
 from attnviz.storage.texts import (
     BadText,
@@ -258,11 +257,11 @@ def texts_of(
 
 def texts_or_pairs(
     text: str | None, target: str | None, file: str | None, options: Options
-) -> tuple[TextInput, Command]:
+) -> tuple[TextInput, registry.Command]:
     """Texts, or pairs where a target or a file was given, and the command that reads them."""
     arguments = [one for one in (text, target) if one is not None]
     pairs = target is not None or file is not None
-    command: Command = "cross" if pairs else "self"
+    command: registry.Command = "cross" if pairs else "self"
     texts = texts_of(arguments, file, options.many, pairs=pairs)
     check_origin(options.origin, command)
     return texts, command
@@ -288,7 +287,7 @@ def corpus_input(files: Sequence[str], how: Many, *, pairs: bool) -> TextInput:
 def _picture_records(pictures: Sequence[Path]) -> Iterator[Text | BadText]:
     for number, path in enumerate(pictures, 1):
         name, where = str(path), f"'{path}'"
-        if is_utf8(name):
+        if values.is_utf8(name):
             yield Text(name, name, where=where, line=number, raw=name)
         else:
             yield BadText(where, InputError(f"the name {where} is not valid UTF-8"), number, name)

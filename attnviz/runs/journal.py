@@ -17,9 +17,8 @@ import orjson
 from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import asdict
 
-from attnviz.core import __version__
+from attnviz.core import __version__, fingerprints
 from attnviz.core.errors import InputError, UsageError, is_number
-from attnviz.core.fingerprints import fingerprint_files, model_checksum
 from attnviz.core.options import InMemoryModel, Options, split_format
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
@@ -196,12 +195,12 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     values |= _fingerprint(input_file)
     states = states_of(options.origin)
     if options.choice.group not in (None, "words", "sentences"):
-        states["--group"] = fingerprint_files([Path(str(options.choice.group))])
+        states["--group"] = fingerprints.fingerprint_files([Path(str(options.choice.group))])
     for name, state in states.items():
         if state:
             values[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
     if isinstance(options.origin.model, InMemoryModel):
-        values["the weights of --model"] = model_checksum(options.origin.model.model)
+        values["the weights of --model"] = fingerprints.model_checksum(options.origin.model.model)
     texts = {name: str(value) for name, value in values.items() if value is not None}
     # The name of a file need not be UTF-8, but JSON must be.
     return {name: one.encode(errors="backslashreplace").decode() for name, one in texts.items()}

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from attnviz.core.errors import OutputError
 from attnviz.core.notices import notify
-from attnviz.renderers import Numbering, Renderer, Views
-from attnviz.renderers.reports import as_bytes
+from attnviz.renderers import Numbering, Renderer, Views, reports
 from attnviz.runs.journal import Journal, Progress, RunJournal
 from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
@@ -64,7 +63,7 @@ class ResumableSink:
     def add(self, result: Any, views: Views) -> None:
         """Take one record's result, as the renderer takes it."""
         data = self._open()
-        data.write(as_bytes(self.renderer.add(result, views)))
+        data.write(reports.as_bytes(self.renderer.add(result, views)))
         self._count(0)
 
     def skip(self, reject: bytes) -> None:
@@ -84,7 +83,7 @@ class ResumableSink:
         if self.data is not None and self.shard_size is not None:
             self._close_shard()
         elif self.data is not None and whole:
-            self.data.write(as_bytes(self.renderer.finish()))
+            self.data.write(reports.as_bytes(self.renderer.finish()))
         self._mark(is_end=True)
         self._save()
         if self.data is not None:
@@ -208,7 +207,7 @@ class ResumableSink:
 
     def _close_shard(self) -> None:
         assert self.data is not None
-        self.data.write(as_bytes(self.renderer.finish()))
+        self.data.write(reports.as_bytes(self.renderer.finish()))
         self.data.keep()
         self.data = None
         self._mark()

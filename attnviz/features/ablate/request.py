@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from attnviz.analyses.group import name_tokens
+from attnviz.core import notices, registry
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
-from attnviz.core.registry import Command
 from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.features.ablate.parts import (
     Each,
@@ -169,7 +168,7 @@ class AblationStudy:
     def add(self, report: AblationReport) -> None:
         self.first = self.first or report
         self.texts += 1
-        self.notes = merge_notices((*self.notes, *report.notes))
+        self.notes = notices.merge_notices((*self.notes, *report.notes))
         for number, effect in enumerate(report.effects):
             key = effect.label if report.together is None else number
             self.effects[key].append(replace(effect, of_outputs=()))
@@ -221,7 +220,7 @@ def check_reference(request: Ablation, *, has_reference: bool) -> None:
 def report_ablation(
     request: Ablation,
     texts: TextInput,
-    command: Command,
+    command: registry.Command,
     options: Options,
     report: RunReport,
     *,
@@ -276,7 +275,7 @@ def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
 
 
 def report_lenses(
-    texts: TextInput, command: Command, seed: int, options: Options, report: RunReport
+    texts: TextInput, command: registry.Command, seed: int, options: Options, report: RunReport
 ) -> None:
     """Report how each lens's scores of tokens agree with hiding these tokens."""
     source = open_source(options.origin, command, with_head=True)

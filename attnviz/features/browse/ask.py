@@ -24,9 +24,8 @@ from attnviz.features.writers.links import explain_link
 from attnviz.models import Source, attend_query
 from attnviz.renderers import Display
 from attnviz.renderers.printable import nats, printable, two_digits
-from attnviz.runs import pipeline
+from attnviz.runs import pipeline, readers
 from attnviz.runs.many_texts import source_for
-from attnviz.runs.readers import query_for
 from attnviz.storage.saved_maps import Opener
 from attnviz.storage.texts import BadText, Text, check_text
 
@@ -80,7 +79,7 @@ class Subject:
         if kind == "self" or kind == "cross":
             query = pipeline.query_of(source, text, kind)
             answer = pipeline.attend_one(source, text, choice, kind)
-        elif (query := query_for(source, text, kind)).picture is None:  # a recording
+        elif (query := readers.query_for(source, text, kind)).picture is None:  # a recording
             answer = pipeline.apply_choice(attend_query(source, query), choice)
         else:
             own = query.picture.lens if lens == "raw" else lens

@@ -22,8 +22,7 @@ from attnviz.features.browse.ask import Subject, Subjects, saved_subjects, text_
 from attnviz.features.browse.state import State, begin
 from attnviz.models.open import brings_tokens, check_origin
 from attnviz.renderers.reports import Item
-from attnviz.runs.inputs import texts_of
-from attnviz.runs.readers import kind_of_file
+from attnviz.runs import inputs, readers
 from attnviz.storage.texts import Text
 
 
@@ -43,7 +42,7 @@ def subjects_of(
     text: str | None, target: str | None, file: str | None, options: Options
 ) -> Subjects:
     """What the arguments name: saved maps, a picture, a recording, or texts."""
-    origin, kind = options.origin, None if text is None else kind_of_file(text)
+    origin, kind = options.origin, None if text is None else readers.kind_of_file(text)
     if text is not None and kind is not None:
         both = "picture-text" if kind == "picture" and target is not None else kind
         return Subjects([Subject(origin, both, Text("0", text, target))])
@@ -59,7 +58,7 @@ def subjects_of(
     second = None if text == "-" else target  # every line of stdin has the same target
     arguments = [one for one in (text, second) if one is not None]
     pairs = second is not None or file is not None
-    texts = texts_of(arguments, file, options.many, pairs=pairs).open()
+    texts = inputs.texts_of(arguments, file, options.many, pairs=pairs).open()
     if "-" in (text, file):  # stdin will be the terminal
         texts = iter([*texts])
     return Subjects(text_subject(origin, one, target) for one in texts)
@@ -99,7 +98,7 @@ class BrowsedResult:
         kind: Any = self.command
         names, texts = dict(self.options.given), self.texts
         file, where = names.get("file", ""), dict[str, Any]()
-        kind_of = kind_of_file(file)
+        kind_of = readers.kind_of_file(file)
         if self.first is None:
             return
         if kind_of == "picture" and "more" not in names:

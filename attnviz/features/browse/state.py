@@ -13,9 +13,8 @@ from attnviz.analyses import masks, select, tokens
 from attnviz.analyses.view import describe, first_focus
 from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.analyses.words import merge_words
+from attnviz.core import effects, errors
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.effects import Intervention
-from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import patch_grid
 from attnviz.features.browse.ask import Subject, Subjects
 from attnviz.renderers.colors import block_peaks
@@ -25,7 +24,7 @@ MOST_AT_ONCE = 2_000_000  # weights that are searched before the first screen
 MOST_COPIED = 50_000_000  # weights of maps that are merged into words, or cut, at most: 200 MB
 MOST_IN_NUMBERS = 64  # tokens beyond which a matrix is drawn in blocks unless asked otherwise
 OVERVIEW = 512  # rows and columns of an overview, at most: more than any terminal has
-NOTHING = Intervention()
+NOTHING = effects.Intervention()
 TOO_LARGE = "this map is too large for that: a shorter text would do"
 NO_SUMS = "here are pieces and special tokens: these weights cannot be added"
 
@@ -51,7 +50,7 @@ class State:
     lens: str = "raw"
     special: bool = True
     words: bool = False
-    off: Intervention = NOTHING  # the parts that are off, by the places of `raw`
+    off: effects.Intervention = NOTHING  # the parts that are off, by the places of `raw`
     effect: str = ""  # what that changes of the output, in words
     message: str = ""
     page: str = ""  # a text that is shown once, over all else
@@ -214,7 +213,7 @@ class State:
                 view = view.with_maps(tuple(maps))
             if not new.special:
                 view = tokens.treat_special(view, "drop")
-        except AttnvizError:  # weights of some lenses have no sums
+        except errors.AttnvizError:  # weights of some lenses have no sums
             if "base" not in changes:
                 raise
             return self.see(**{**changes, "words": False, "special": True, "message": NO_SUMS})

@@ -17,13 +17,7 @@ from attnviz.renderers.colors import FAINT, HEAD_COLORS, Color
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, RULE, chart_page
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.page.reports import (
-    escape_text,
-    number_table,
-    paragraphs,
-    picture_tag,
-    report_page,
-)
+from attnviz.renderers.page import reports
 from attnviz.renderers.printable import nats, printable, shorten, two_digits
 
 READING = (
@@ -125,7 +119,7 @@ def cache_page(
     report: CacheReport, plot: bytes, heads: Sequence[tuple[str, bytes]], command: str
 ) -> str:
     """A page: the costs (SVG), a table of them, and for each rule a head with keys struck out."""
-    table = number_table(
+    table = reports.number_table(
         ("rule", "keys", "attention", "nats a token", "changed"),
         [
             (
@@ -137,10 +131,10 @@ def cache_page(
             for one in report.rules
         ],
     )
-    body = paragraphs([report.prompt, *report.notes])
-    body += (picture_tag(plot, "costs of each rule") if plot else "") + table
+    body = reports.paragraphs([report.prompt, *report.notes])
+    body += (reports.picture_tag(plot, "costs of each rule") if plot else "") + table
     body += f'<p class="faint">{CACHE_TERMS}</p>'
     for rule, picture in heads:
-        image = picture_tag(picture, f"keys that {rule} drops")
-        body += f"<h2>{escape_text(rule)}</h2>{image}"
-    return report_page(report.caption, body, command)
+        image = reports.picture_tag(picture, f"keys that {rule} drops")
+        body += f"<h2>{reports.escape_text(rule)}</h2>{image}"
+    return reports.report_page(report.caption, body, command)

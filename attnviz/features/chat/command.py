@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnviz.analyses.group import check_group
-from attnviz.analyses.select import check_selection
+from attnviz.analyses import group, select
 from attnviz.commands.command import MAP_PICTURES, Run
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.options import Options, map_options
@@ -68,8 +67,8 @@ def wants_maps(options: Options) -> bool:
 def check_choice(options: Options) -> None:
     """Refuse heads and groups that cannot be, before a model is loaded."""
     choice = options.choice
-    check_selection(choice.layer, choice.head)
-    check_group(choice.group)
+    select.check_selection(choice.layer, choice.head)
+    group.check_group(choice.group)
     check_origin(options.origin, "self")
     if choice.words and choice.group not in (None, "words"):
         raise UsageError(f"--words and --group {choice.group} contradict each other: give one")

@@ -16,8 +16,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import HealthError, UsageError, in_short
 from attnviz.core.options import InMemoryMaps, arg, opt, rare
-from attnviz.features.compare import request
-from attnviz.features.compare.history import check_health, chosen_verdicts
+from attnviz.features.compare import history, request
 from attnviz.features.compare.report import RULES, History
 from attnviz.storage.saved_maps import read_effects
 
@@ -158,7 +157,7 @@ def _follow_runs(
     follow: bool,
 ) -> Findings:
     """Show what heads did over one training run or two, again with each new sample if asked for."""
-    bad = chosen_verdicts(fail_on)
+    bad = history.chosen_verdicts(fail_on)
     while True:
         before = _newest(folders)
         with run.report("history") as report:
@@ -181,7 +180,7 @@ def _check(run: Run, histories: Sequence[History], bad: Sequence[str], most: flo
     """End with an error where a head has a bad verdict, or has drifted further than that."""
     try:
         for one in histories:
-            check_health(one.verdicts, bad)
+            history.check_health(one.verdicts, bad)
     except HealthError as error:
         if not run.in_shell:
             raise

@@ -13,8 +13,7 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import jensen_shannon
-from attnviz.analyses.select import strongest_links
+from attnviz.analyses import entropy, select
 from attnviz.core.attention_map import (
     AttentionMap,
     Token,
@@ -64,7 +63,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
     apart, notes = compare_rows(before, after)
     changes = []
     places = {difference.place(*at): at for at in np.ndindex(difference.weights.shape[:2])}
-    for link in strongest_links(difference, top, between_words=False):
+    for link in select.strongest_links(difference, top, between_words=False):
         cell = (*places[link.layer, link.head], link.query_position, link.key_position)
         if link.weight:
             changes.append(HeadChange(link, float(before[cell]), float(after[cell])))
@@ -162,7 +161,7 @@ def compare_rows(before: Weights, after: Weights) -> tuple[NDArray[np.float64], 
         off_sum += int((both & (off[0] | off[1])).sum())
         left_out += int((~both).sum())
         p, q = (x / np.where(total > 0, total, 1) for x, total in zip((p, q), sums, strict=True))
-        rows = np.where(both, jensen_shannon(p, q), 0).sum(-1)
+        rows = np.where(both, entropy.jensen_shannon(p, q), 0).sum(-1)
         np.divide(rows, both.sum(-1), out=means[layer], where=both.any(-1))
     notes = []
     if off_sum:

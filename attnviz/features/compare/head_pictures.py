@@ -13,9 +13,8 @@ from attnviz.core.attention_map import AttentionMap
 from attnviz.core.registry import PICTURES
 from attnviz.features.compare.report import DRIFT, Comparison, History, Verdict, verdict_lines
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
-from attnviz.renderers.figures import figure
+from attnviz.renderers.figures import figure, fonts
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
-from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, short_paths, shorten
 
@@ -54,7 +53,7 @@ def history_figure(run: History, other: History | None = None) -> Figure:
         notes.append(f"{run.run}: full lines; {other.run}: pale lines · {other.caption}")
     notes += (line.partition(" – ")[0] for line in verdict_lines(run, short))
     texts = [run.caption, reading, *notes, *sides, *heads, *words.values(), *roles, *ends, "no…"]
-    face = typeface(texts)
+    face = fonts.typeface(texts)
     line = figure.line_height(figure.NOTE_SIZE)
     names = max(face.width(name, figure.NOTE_SIZE) for name in [*sides, "layer"]) + 14
     usual = min(max(_ALL // len(heads), _NARROWEST), _WIDEST) + _GAP

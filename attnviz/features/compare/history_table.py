@@ -11,8 +11,7 @@ from rich.text import Text
 
 from attnviz.core.registry import MEASURES
 from attnviz.features.compare.report import DRIFT, HISTORY, RULES, History, verdict_lines
-from attnviz.renderers import Display
-from attnviz.renderers.data import tsv
+from attnviz.renderers import Display, data
 from attnviz.renderers.printable import (
     UNKNOWN,
     decimals,
@@ -21,8 +20,7 @@ from attnviz.renderers.printable import (
     shorten,
     six_digits,
 )
-from attnviz.renderers.text import console
-from attnviz.renderers.text.table import sparkline
+from attnviz.renderers.text import console, table
 from attnviz.storage.documents import report_json
 
 READING = (
@@ -55,7 +53,7 @@ def _history_lines(run: History, show: Display) -> str:
     for number, (stream, layer, head) in enumerate(run.heads):
         cells = [_ends(run.values[measure][:, number], measure) for measure in SHOWN]
         drift = np.nan_to_num(run.values[DRIFT][:, number])[1:]
-        bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
+        bars = table.sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
         cells.append(f"{bars} {decimals(run.values[DRIFT][-1, number], 4)}".strip())
         role = run.roles[-1][number] or UNKNOWN
         lines.append([printable(short[layer]), head, stream, role, *cells])
@@ -88,7 +86,7 @@ def history_tsv(history: History | tuple[History, ...]) -> str:
                 own = (one.name for one in run.verdicts if one.head == head and one.step <= step)
                 cells = str(step), *head, run.roles[place][number], *numbers, ",".join(own)
                 lines.append((*([run.run] if len(runs) > 1 else []), *cells))
-    return tsv(lines)
+    return data.tsv(lines)
 
 
 def history_json(history: History | tuple[History, ...]) -> str:

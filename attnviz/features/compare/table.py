@@ -11,8 +11,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Provenance
 from attnviz.core.measures import format_weight
 from attnviz.features.compare.report import Comparison, EffectComparison, HeadChange
-from attnviz.renderers import Display
-from attnviz.renderers.data import fields_of, tsv
+from attnviz.renderers import Display, data
 from attnviz.renderers.printable import all_digits, nats, printable, shorten
 from attnviz.renderers.text.console import column_widths, more_note, render_parts, wrap_text
 from attnviz.renderers.text.link_list import name_tokens, place_of
@@ -51,7 +50,7 @@ def comparison_tsv(report: Comparison) -> str:
     lines = [columns_of("comparison")]
     for (a, b), value in zip(report.heads, report.divergences.ravel().tolist(), strict=True):
         lines.append((*a, *b, all_digits(value)))
-    return tsv(lines)
+    return data.tsv(lines)
 
 
 def comparison_json(report: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
@@ -104,7 +103,7 @@ def effects_tsv(report: EffectComparison) -> str:
     lines: list[Sequence[str]] = [columns_of("ablation-comparison")]
     for kind, label, *numbers in _effect_rows(report):
         lines.append((kind, label, *map(all_digits, numbers)))
-    return tsv(lines)
+    return data.tsv(lines)
 
 
 def effects_json(report: EffectComparison) -> str:
@@ -158,5 +157,5 @@ def _link_lines(report: Comparison) -> list[Text]:
 
 
 def _link(change: HeadChange) -> dict[str, Any]:
-    link = fields_of(change.link, "query query_position key key_position layer head")
+    link = data.fields_of(change.link, "query query_position key key_position layer head")
     return {**link, "a": change.before, "b": change.after, "change": change.link.weight}

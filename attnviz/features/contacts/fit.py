@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.tokens import text_places
-from attnviz.storage.documents import parse_json
-from attnviz.storage.matrices import read_bytes
+from attnviz.storage import documents, matrices
 
 APART, PENALTY, NAMED = 6, 0.15, 3
 """Residues from one to the other of a pair at least, the regression's C, and heads in a note."""
@@ -149,13 +148,13 @@ def _precision(one: Structure, model: Any) -> float:
 
 
 def _read(path: Path) -> Iterator[tuple[str, set[tuple[int, int]]]]:
-    lines = read_bytes(path).decode("utf-8", "replace").splitlines()
+    lines = matrices.read_bytes(path).decode("utf-8", "replace").splitlines()
     structures = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"line {number} of '{path}'"
-        record: Any = parse_json(line.encode(), where)
+        record: Any = documents.parse_json(line.encode(), where)
         try:
             pairs = {(min(i, j), max(i, j)) for i, j in record["contacts"]}
             sequence = record["sequence"]

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses import masks, view
 from attnviz.analyses.heads import measure_heads, resting_places
-from attnviz.analyses.masks import MeasuredMap, check_measurable
-from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.core.measures import HeadMeasure
 from attnviz.features.corpus.figures import COUNT, MEASURED, PairTable, figures_of, head_statistics
@@ -24,8 +23,7 @@ from attnviz.features.corpus.samples import (
     source_text,
 )
 from attnviz.features.corpus.words import Vocabulary, classes_of, in_words, read_axis
-from attnviz.features.measures.study import measures_of
-from attnviz.features.measures.sums import HeadSums
+from attnviz.features.measures import study, sums
 from attnviz.storage.documents import dump_json, parse_json
 
 SCHEMA = 9  # of a saved state: a run does not continue one of another schema
@@ -48,12 +46,12 @@ class Aggregates:
     def add(self, attention: Attention, number: int) -> None:
         for item in attention.maps:
             if not attention.in_blocks:
-                check_measurable(item)
+                masks.check_measurable(item)
         self.texts += 1
         if self.first is None:
             others = ", ".join(item.stream for item in attention.maps[1:])
             # The decision is about this text, and the caption is about all texts.
-            caption = describe_run(replace(attention, decision=""), attention.main)
+            caption = view.describe_run(replace(attention, decision=""), attention.main)
             caption += f" · also {others}" if others else ""
             provenance = asdict(attention.provenance)
             for name in (DECISION, PROBABILITIES):
@@ -121,7 +119,7 @@ class StreamAccumulator:
         self.rests_on: dict[str, str] | None = None
         heads = len(self.layers) * len(self.heads)
         shape = COUNT, len(self.layers), len(self.heads)
-        self.sums = HeadSums(shape, len(MEASURED))
+        self.sums = sums.HeadSums(shape, len(MEASURED))
         self.pairs = PairTable(vocabulary.pair_words, heads)
         self.strongest = Strongest(heads)
         self.samples = Samples(self.pairs.words, heads) if samples else None
@@ -129,11 +127,11 @@ class StreamAccumulator:
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
         orders = gives_order(number)
         if attention.in_blocks:  # without whole maps there are no positions, pairs and links
-            own = measures_of(attention, item, repeated=False)
+            own = study.measures_of(attention, item, repeated=False)
             self.sums.add(figures_of(own.measures, self.sums.shape[1:], orders=orders))
             self._mean(own.measures, own.resting)
             return
-        subject = MeasuredMap.of(attention, item)
+        subject = masks.MeasuredMap.of(attention, item)
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:
             measures = {name: one for name, one in measures.items() if name not in OF_LINES}

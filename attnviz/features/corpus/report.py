@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import SIGNED, Meaning
+from attnviz.features.corpus import samples, words
 from attnviz.features.corpus.accumulators import Aggregates, StreamAccumulator
 from attnviz.features.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
 from attnviz.features.corpus.results import CorpusReport, Pair, StreamReport, TopExample
-from attnviz.features.corpus.samples import atlas_of
-from attnviz.features.corpus.words import Vocabulary
 from attnviz.features.measures.intervals import LEVEL, intervals
 from attnviz.features.measures.study import BY_LARGEST, SHORT, in_order, largest, rows_of
 
@@ -112,10 +111,10 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
     if tally.samples is None:
         return report
     pictures = tally.vocabulary.pictures
-    return replace(report, atlas=atlas_of(tally.samples, report, pictures=pictures))
+    return replace(report, atlas=samples.atlas_of(tally.samples, report, pictures=pictures))
 
 
-def _shares(total: NDArray[np.float64], vocabulary: Vocabulary) -> dict[str, Any]:
+def _shares(total: NDArray[np.float64], vocabulary: words.Vocabulary) -> dict[str, Any]:
     """The mean attention by relative position and by class over all rows of all texts."""
     rows, text_rows = (np.maximum(total[ROWS[name]], 1) for name in ("rows", "text rows"))
     before, after = total[ROWS["beyond"]]

@@ -11,8 +11,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError
 from attnviz.core.query import Query
 from attnviz.features.dumps.arrays import END, Dump, is_foreign, read_dump
-from attnviz.models import Source, check_kind, query_texts
-from attnviz.models.saved import SavedMaps
+from attnviz.models import Source, check_kind, query_texts, saved
 
 
 def open_dump(data: bytes, path: Path) -> "DumpedTexts | None":
@@ -26,7 +25,7 @@ class DumpedTexts(Source):
     def __init__(self, attentions: Sequence[Dump], path: Path) -> None:
         self.attentions = {attention.id: attention for attention in attentions}
         self.path = path
-        self.maps_of_file = SavedMaps(attentions, path)
+        self.maps_of_file = saved.SavedMaps(attentions, path)
         self.count = 0
 
     def _attend_one(self, query: Query) -> Attention:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core import effects
+from attnviz.core import effects, errors
 from attnviz.core.attention_call import AttentionCall
-from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import is_causal, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
@@ -29,7 +28,7 @@ def check_heads_apart(call: AttentionCall, kind: str) -> None:
     """Refuse a kernel that returns its heads together."""
     batch, heads, queries, _ = call.query.shape
     if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
-        raise AttentionError(
+        raise errors.AttentionError(
             f"the attention kernel of architecture '{kind}' returns its heads together, so that "
             "one cannot be switched off"
         )

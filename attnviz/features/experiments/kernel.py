@@ -40,13 +40,12 @@ from attnviz.features.experiments.layer_states import (
     unchanged_layers,
 )
 from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOutputs, Score
-from attnviz.models.hugging_face import eager
+from attnviz.models.hugging_face import eager, loaded_model
 from attnviz.models.hugging_face.capture import capture, passes, probe
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.loaded_model import input_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +80,7 @@ class KernelExperiment(ExplainedOutputs):
     def __init__(self, request: ExperimentRequest) -> None:
         self.request, self.model, self.encoding = request, request.model, request.encoding
         self.paths = {id(module): name for name, module in self.encoding.part.named_modules()}
-        self._keeps_rows = "logits_to_keep" in input_names(self.model)
+        self._keeps_rows = "logits_to_keep" in loaded_model.input_names(self.model)
         self.first_pass: tuple[Any, list[AttentionCall], list[Block]] | None = self._pass()
         output, calls, self._all_blocks = self.first_pass
         self.attention, self.places, self.sinks = self._read(calls, output)

@@ -27,9 +27,8 @@ from attnviz.features.vision.picture_text import PictureTextModel
 from attnviz.features.vision.pictures import SIDE, picture_of
 from attnviz.features.vision.vision_model import VisionModel
 from attnviz.models.hugging_face.capture.capture import without_cache
+from attnviz.models.hugging_face.inputs import generation, tokenization
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.inputs.generation import continue_text
-from attnviz.models.hugging_face.inputs.tokenization import pieces_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
@@ -50,7 +49,7 @@ def request_of(
         lambda logits: choose_outputs(source, encoding, logits, target),
         partial(spell_choice, source),
         source.task,
-        partial(continue_text, source, encoding.inputs) if source.can_generate else None,
+        partial(generation.continue_text, source, encoding.inputs) if source.can_generate else None,
     )
 
 
@@ -109,7 +108,7 @@ def open_words(source: PictureTextModel, query: Query, target: str | None) -> Mo
         if source.max_new_tokens is not None:
             reading = source.write(reading)
     ids = [*reading.ids, *reading.new]
-    names = pieces_of(source.tokenizer, ids)
+    names = tokenization.pieces_of(source.tokenizer, ids)
     tokens = tuple(
         Token(f"{SIDE} {place - places[0]}", label=SIDE) if place in places else Token(name)
         for place, name in enumerate(names[: len(ids) - bool(reading.new)])
@@ -132,6 +131,6 @@ def open_words(source: PictureTextModel, query: Query, target: str | None) -> Mo
             inputs,
             encoding,
             lambda _: outputs,
-            lambda number: pieces_of(source.tokenizer, [number])[0],
+            lambda number: tokenization.pieces_of(source.tokenizer, [number])[0],
         )
     )

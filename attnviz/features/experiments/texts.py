@@ -4,8 +4,7 @@ from attnviz.core import effects, errors, lens_inputs
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.features.targets.words import NEXT
 from attnviz.models import Source
-from attnviz.runs.inputs import TextInput
-from attnviz.runs.pipeline import query_of
+from attnviz.runs import inputs, pipeline
 from attnviz.storage.texts import BadText
 
 
@@ -45,11 +44,11 @@ def explained_by(experiment: effects.Experiment) -> lens_inputs.AttentionGradien
     )
 
 
-def outputs_of_texts(source: Source, texts: TextInput) -> list[effects.HeadOutputs]:
+def outputs_of_texts(source: Source, texts: inputs.TextInput) -> list[effects.HeadOutputs]:
     """What each head puts out at the positions of each of some texts."""
     outputs = []
     for text in texts.open():
         if isinstance(text, BadText):
             raise text.error
-        outputs.append(open_experiment(source, query_of(source, text)).head_outputs())
+        outputs.append(open_experiment(source, pipeline.query_of(source, text)).head_outputs())
     return outputs

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from attnviz.commands.arguments import Texts
+from attnviz.commands import arguments, findings
 from attnviz.commands.command import CHOICE, INPUT, Run, command
-from attnviz.commands.findings import Findings
 from attnviz.commands.questions import QUESTION, read_reference, read_written
 from attnviz.core.errors import UsageError
 from attnviz.core.options import arg, opt, rare
@@ -21,7 +20,7 @@ from attnviz.runs.pipeline import Result
     python=["token_groups"],
 )
 def explain(
-    text: str | Texts | Result | None = arg(
+    text: str | arguments.Texts | Result | None = arg(
         "Text, the source text of a pair, or a picture.", python=f"a picture's file, {QUESTION}"
     ),
     target: str | None = arg("Target of a pair, or second text."),
@@ -35,7 +34,7 @@ def explain(
         "--contrast TEXT",
         "Show instead which heads and positions restore the answer in this text of as many tokens.",
     ),
-    reference: str | Path | Texts | None = rare(
+    reference: str | Path | arguments.Texts | None = rare(
         CHOICE,
         "--reference FILE",
         "Texts whose mean output replaces that of a head that is off.",
@@ -44,7 +43,7 @@ def explain(
         "None: English sentences.",
     ),
     **options: Any,
-) -> Findings:
+) -> findings.Findings:
     """Show what decided an answer: the fewest tokens and heads that give it, each measured.
 
     attnviz explain "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from attnviz.core import errors, notices
 from attnviz.core.effects import (
     Experiment,
     HeadAt,
@@ -23,8 +24,6 @@ from attnviz.core.effects import (
     TokenAt,
     every_head,
 )
-from attnviz.core.errors import AttnvizError
-from attnviz.core.notices import pause
 from attnviz.core.tokens import token_label
 from attnviz.features.ablate.parts import each_part
 from attnviz.features.explain.report import LinkSet
@@ -68,7 +67,7 @@ class Trials:
         self.runs += len(changes)
         results, ran = [], self.experiment.run(changes, instead or self.instead)
         for change, rows in zip(changes, ran, strict=True):
-            pause()
+            notices.pause()
             results.append(rows)
             if instead is None:
                 self._totals[change] = self.total(rows)
@@ -184,7 +183,7 @@ def estimate_costs(trials: Trials) -> tuple[Numbers, Numbers] | None:
         return None
     try:
         slopes = trials.experiment.gradients()
-    except AttnvizError:
+    except errors.AttnvizError:
         return None
     heads, tokens = dict.fromkeys(trials.heads, 0.0), dict.fromkeys(trials.tokens, 0.0)
     for item, slope in zip(trials.experiment.attention.maps, slopes, strict=True):

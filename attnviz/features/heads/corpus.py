@@ -8,10 +8,9 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 
+from attnviz.core import notices, registry
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import notify
 from attnviz.core.options import Options
-from attnviz.core.registry import Command
 from attnviz.features.corpus.report import orders_of
 from attnviz.features.corpus.results import CorpusReport
 from attnviz.features.corpus.study import (
@@ -40,7 +39,7 @@ from attnviz.storage.matrices import read_bytes
 STATISTICS = ("measures", "positions", "classes", "pairs", "links")  # what tables and rows may hold
 
 
-def command_of(request: HeadsRequest, inputs: TextInput) -> Command:
+def command_of(request: HeadsRequest, inputs: TextInput) -> registry.Command:
     return "picture" if inputs.pictures else request.command
 
 
@@ -148,7 +147,7 @@ def _corpus_data(report: CorpusReport, request: HeadsRequest) -> Data:
         streams.append(replace(one, rows=tuple(role[: request.top])))
     first = replace(report, streams=tuple(streams))
     if request.role is not None and not any(one.rows for one in streams):
-        notify(f"no head has the role '{request.role}'")
+        notices.notify(f"no head has the role '{request.role}'")
 
     figures = {
         "overview": partial(draw_by, "attnviz.features.atlas.picture:corpus_overview", report)

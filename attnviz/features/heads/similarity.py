@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import pair_divergences
-from attnviz.analyses.masks import check_measurable, map_shares
+from attnviz.analyses import entropy, masks
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.features.measures.texts import TextStudy
 
@@ -23,9 +22,9 @@ def head_divergences(item: AttentionMap) -> Square:
 
     Rows are made to sum to 1; NaN where two heads have no row in which both attend to anything.
     """
-    check_measurable(item)
-    rows = map_shares(item.weights)
-    return pair_divergences(rows.reshape(-1, *rows.shape[2:]))
+    masks.check_measurable(item)
+    rows = masks.map_shares(item.weights)
+    return entropy.pair_divergences(rows.reshape(-1, *rows.shape[2:]))
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:

@@ -11,9 +11,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import errors, notices
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import UsageError
-from attnviz.core.notices import notify
 from attnviz.features.lenses.layered import (
     LayerGraph,
     Steps,
@@ -100,13 +99,13 @@ def flow(
     rows = range(len(item.query_tokens)) if queries is None else queries
     solves = len(rows) * len(item.key_tokens)
     if solves > MOST_SOLVES:
-        raise UsageError(
+        raise errors.UsageError(
             f"flow would solve {solves:,} maximum-flow problems, more than {MOST_SOLVES:,}: "
             f"{remedy}"
         )
     graph = layer_graph(attention)
     cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
-    notify(cost)
+    notices.notify(cost)
     last = item.with_weights(
         flows(graph, rows).astype(np.float32)[None, None],
         query_tokens=tuple(item.query_tokens[row] for row in rows),

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
 from attnviz.features.lessons.lesson import Curves, Heat, Lesson, check_range, name_parts
-from attnviz.mechanisms import relative
-from attnviz.mechanisms.dot_product import causal_mask
+from attnviz.mechanisms import dot_product, relative
 
 Vector = NDArray[np.float64]
 MOST = 2048
@@ -142,7 +141,7 @@ def alibi_lesson(length: int = 64, heads: int = 8) -> Lesson:
     check_range("length", length, 2, MOST)
     check_range("heads", heads, 1, 64)
     inputs = np.zeros((length, heads))
-    triangle = causal_mask(inputs, length, length)
+    triangle = dot_product.causal_mask(inputs, length, length)
     parts = name_parts(relative.alibi, inputs, inputs, inputs, triangle, heads=heads)
     last, slopes = parts["weights"][:, -1], relative.slopes_of(heads)
     half_lives = np.log(2) / slopes

@@ -15,8 +15,7 @@ from rich.text import Text
 from attnviz.core.errors import UsageError
 from attnviz.mechanisms.formula import Formula, Part
 from attnviz.models.own import SeededEmbedding, word_tokens
-from attnviz.renderers import Display
-from attnviz.renderers.colors import Limits
+from attnviz.renderers import Display, colors
 from attnviz.renderers.printable import printable, shorten
 from attnviz.renderers.text.console import render_parts
 
@@ -50,7 +49,7 @@ class Heat:
     rows: Sequence[str]
     columns: Sequence[str]
     unit: str = "share of a row's attention"
-    limits: Limits = (0.0, 1.0)
+    limits: colors.Limits = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,8 +12,7 @@ from attnviz.features.lessons import LESSONS
 from attnviz.features.lessons.lesson import Lesson
 from attnviz.renderers.data import escape
 from attnviz.renderers.reports import Data, draw_by
-from attnviz.storage.documents import report_json
-from attnviz.storage.texts import check_text
+from attnviz.storage import documents, texts
 
 
 def teach(name: str, values: Mapping[str, Any]) -> Lesson:
@@ -24,7 +23,7 @@ def teach(name: str, values: Mapping[str, Any]) -> Lesson:
     """
     values = {option: value for option, value in values.items() if value is not None}
     if "text" in values:
-        check_text(values["text"])
+        texts.check_text(values["text"])
     lesson = LESSONS[name].load()
     parameters = inspect.signature(lesson).parameters
     for option in values:
@@ -45,7 +44,7 @@ def lesson_data(result: Lesson) -> Data:
     return Data(
         text=result.table,
         rows=lambda: "".join(f"{line}\n" for line in lines),
-        document=lambda: report_json("lesson", **result.data()),
+        document=lambda: documents.report_json("lesson", **result.data()),
         page=page,
         figures={"plot": partial(draw_by, "attnviz.features.lessons.drawing:draw_lesson", result)},
         about=result.title,

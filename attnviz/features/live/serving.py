@@ -36,8 +36,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from attnviz.core.errors import AttnvizError, OutputError
-from attnviz.core.notices import ask_at_pauses
+from attnviz.core import errors, notices
 from attnviz.features.live.answering import MOST_PICTURE, Answers, Question
 from attnviz.renderers.printable import printable
 
@@ -128,7 +127,7 @@ class JobQueue:
     def _answer(self, job: Job, work: Work, question: Question) -> bytes:
         self.begun = time.monotonic()
         try:
-            with ask_at_pauses(job.check):
+            with notices.ask_at_pauses(job.check):
                 return orjson.dumps(work(question))
         finally:
             self.answers.doing = ""
@@ -279,7 +278,7 @@ def application(queue: JobQueue, policy: AccessPolicy, page: str) -> Starlette:
     ]
     handlers: dict[Any, Any] = {
         HTTPException: lambda _, error: error_response(error.status_code, error.detail),
-        AttnvizError: lambda _, error: error_response(
+        errors.AttnvizError: lambda _, error: error_response(
             400 if error.status == 2 else 422, str(error)
         ),
         MemoryError: lambda *_: error_response(422, "not enough memory: give less text"),
@@ -360,7 +359,7 @@ def open_listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
-        raise OutputError(f"cannot listen on {host} port {port}: {why}") from error
+        raise errors.OutputError(f"cannot listen on {host} port {port}: {why}") from error
 
 
 def serve(listener: socket.socket, answers: Answers, policy: AccessPolicy, page: str) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses import group_fold, kv_groups
 from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
-from attnviz.analyses.group_fold import GroupFold
-from attnviz.analyses.kv_groups import groups_of
 from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink
 from attnviz.analyses.word_links import LEAST_MASS
 from attnviz.core.attention_map import AttentionMap, known_mean
@@ -131,7 +130,7 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
         sides = subject.item.query_tokens, subject.item.key_tokens
         text = [np.array([not token.special for token in side]) for side in sides]
         drops = may_be_sink(subject.item)
-        values, _ = subject.fold("groups", lambda: GroupFold(*text, LEAST_MASS, drops))
+        values, _ = subject.fold("groups", lambda: group_fold.GroupFold(*text, LEAST_MASS, drops))
     if np.isnan(values).all():
         return None
     return subject.compare("kv-likeness", "share", ends, (values, np.ones_like(values)))
@@ -141,7 +140,7 @@ def _likeness(subject: MeasuredMap) -> Numbers:
     item = without_first(subject.item) if first_is_sink(subject.item) else subject.item
     rows, keys = (run_of(text_places(side)) for side in (item.query_tokens, item.key_tokens))
     values = np.full(item.weights.shape[:2], np.nan)
-    for layer, own in enumerate(groups_of(item, subject.group_sizes)):
+    for layer, own in enumerate(kv_groups.groups_of(item, subject.group_sizes)):
         for members in own.values():
             weights = item.weights[layer, members][:, rows][..., keys].astype(np.float64)
             sums = weights.sum(axis=-1, keepdims=True)

@@ -14,20 +14,18 @@ from typing import Any
 import torch
 
 from attnviz.analyses.masks import without_implied
+from attnviz.core import options, registry
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
-from attnviz.core.options import Origin
-from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.experiments import kernel, outputs, texts
 from attnviz.features.lenses.ask import apply_lens, likeliest_choices
 from attnviz.features.models.shrink import SmallCopy
-from attnviz.features.vision import vision_model
+from attnviz.features.vision import pictures, vision_model
 from attnviz.features.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.features.vision.light_vision import open_light_vision
-from attnviz.features.vision.pictures import CAPTIONER, load_processor, pair
 from attnviz.features.writers.links import explain_head
 from attnviz.models.hugging_face.capture import implied, passes, region
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
@@ -87,7 +85,7 @@ def try_model(request: outputs.ExperimentRequest) -> Trial:
         "writers": lambda: likeliest_choices(writers()),
     }
 
-    def ask(needs: Needs) -> Any:
+    def ask(needs: registry.Needs) -> Any:
         return answers.get(needs, explain)()
 
     def look(lens: str) -> None:
@@ -99,7 +97,7 @@ def try_model(request: outputs.ExperimentRequest) -> Trial:
         next(iter(experiment().run([change])))
 
     eager = any(item.route == EAGER_ROUTE for item in captures)
-    lenses = tuple(lens for lens in LENSES if _succeeds(look, lens))
+    lenses = tuple(lens for lens in registry.LENSES if _succeeds(look, lens))
     route = "eager" if eager else "probe"
     return Trial(
         route, streams, lenses, _succeeds(switch_off), _succeeds(lambda: _split(writers()))
@@ -147,7 +145,7 @@ def check_model(name: str) -> dict[str, Any]:
         load: Callable[[Path, str], Any] = partial(loading.load_tokenizer, allow_code=False)
         reader: Any = None
         try:
-            reader = {"image": load_processor, "audio": load_extractor}.get(command, load)(
+            reader = {"image": pictures.load_processor, "audio": load_extractor}.get(command, load)(
                 folder, name
             )
         except ModelError as error:
@@ -195,7 +193,7 @@ def check_model(name: str) -> dict[str, Any]:
 
 def _arithmetic_of(name: str, command: str) -> str:
     """Whether numpy runs a model, and if not, why."""
-    origin = Origin(model=name, allow="pickle")
+    origin = options.Origin(model=name, allow="pickle")
     try:
         if command == "image":
             open_light_vision(origin, name, partial(vision_model.load_vision_model, name))
@@ -226,7 +224,7 @@ def _command_for(model: Any) -> str:
     """The commands that read a model; "" if only Python can give its inputs."""
     config, reads = model.config, model.main_input_name
     if _reads_pictures(model):
-        return "image, image --text" if config.model_type == CAPTIONER else "image"
+        return "image, image --text" if config.model_type == pictures.CAPTIONER else "image"
     if reads in ("input_features", "input_values"):
         return "audio"
     if reads != "input_ids":
@@ -262,7 +260,7 @@ def _example_request(model: Any) -> outputs.ExperimentRequest:
     part, config, name = _attending_part(model), model.config, model.main_input_name
     ids = torch.arange(5, 5 + TOKENS)[None]
     if _reads_pictures(model):
-        height, width = pair(getattr(part.config, "image_size", None) or 64)
+        height, width = pictures.pair(getattr(part.config, "image_size", None) or 64)
         channels = getattr(part.config, "num_channels", 3)
         inputs = {"pixel_values": torch.linspace(-1, 1, channels * height * width)}
         inputs["pixel_values"] = inputs["pixel_values"].view(1, channels, height, width)

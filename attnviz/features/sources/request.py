@@ -18,9 +18,8 @@ from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.measures.intervals import rank_correlation
-from attnviz.features.sources import subsets
+from attnviz.features.sources import subsets, table
 from attnviz.features.sources.report import SourcePart, SourcesReport
-from attnviz.features.sources.table import SOURCES, sources_page
 from attnviz.models import Source
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import data_of
@@ -154,9 +153,9 @@ def report_sources(request: SourcesRequest, options: Options, report: RunReport)
         report.hold(note)
 
     def page(command: str) -> str:
-        return sources_page(result, command)
+        return table.sources_page(result, command)
 
-    report.add(data_of(result, *SOURCES, page=page))
+    report.add(data_of(result, *table.SOURCES, page=page))
     report.finish(f"{result.runs} runs")
     return result
 

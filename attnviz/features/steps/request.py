@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from attnviz.core import effects, notices
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import HeadAt
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
 from attnviz.core.values import as_array
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from attnviz.renderers.reports import Data
 
 
-def head_steps(attention: Attention, which: HeadAt, calculation: HeadArithmetic) -> Steps:
+def head_steps(attention: Attention, which: effects.HeadAt, calculation: HeadArithmetic) -> Steps:
     """A head's matrices by name; they are computed here and compared with the model's own pass."""
     item = next(item for item in attention.maps if item.stream == which.stream)
     queries, keys = (
@@ -116,7 +115,7 @@ class StepsRequest:
         answer = _data(examples, diagram=self.diagram)
         if self.diagram:  # which has no room for them
             for line in answer.notes:
-                notify(line)
+                notices.notify(line)
         return answer
 
     def _of_model(self, options: Options) -> dict[str, Steps]:
@@ -242,7 +241,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
         if selection is not None and len(places) > 1:
             raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(places)}")
     layer, head = (places[0] if len(places) == 1 else usual for _, places, usual in names.values())
-    which = HeadAt(item.stream, layer, int(head))
+    which = effects.HeadAt(item.stream, layer, int(head))
     return head_steps(attention, which, source.head_arithmetic(query, which))
 
 

@@ -21,11 +21,9 @@ from attnviz.core.errors import AttentionError, InputError
 from attnviz.features.experiments.interventions import upcast_half
 from attnviz.features.experiments.layer_states import cache_of, skip_module
 from attnviz.features.trace.anchors import TINY, Numbers, vertical_scores
+from attnviz.models.hugging_face.capture import passes, probe
 from attnviz.models.hugging_face.capture.kernel import layer_names, watch_kernels
-from attnviz.models.hugging_face.capture.passes import attending_layers
-from attnviz.models.hugging_face.capture.probe import is_causal
-from attnviz.models.hugging_face.inputs.generation import ends_of, new_text
-from attnviz.models.hugging_face.inputs.tokenization import TokenizedText
+from attnviz.models.hugging_face.inputs import generation, tokenization
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.loaded_model import input_names
@@ -57,7 +55,7 @@ class SentencePasses:
     def __init__(
         self,
         source: HuggingFaceModel,
-        read: TokenizedText,
+        read: tokenization.TokenizedText,
         sentences: Sequence[Token],
         *,
         control_depth: bool = False,
@@ -113,7 +111,7 @@ class SentencePasses:
             )
         if len({one.shape for one in scores}) > 1:
             raise AttentionError(self._refusal("has layers with different numbers of heads"))
-        return layer_names(names, attending_layers(self.model.config)), np.array(scores)
+        return layer_names(names, passes.attending_layers(self.model.config)), np.array(scores)
 
     def _means(self, call: AttentionCall, owners: Tensor) -> Numbers:
         """The mean weight from each sentence's tokens to each other's, (heads, later, earlier)."""
@@ -222,7 +220,7 @@ class SentencePasses:
         for first in range(0, count, step):
             some = min(step, count - first)
             rows = self._draw(stop, some, most, temperature, seed + first)
-            texts += [new_text(self.source.tokenizer, before, row) for row in rows]
+            texts += [generation.new_text(self.source.tokenizer, before, row) for row in rows]
         return texts
 
     def _draw(
@@ -231,7 +229,7 @@ class SentencePasses:
         import torch
 
         generator = torch.Generator().manual_seed(seed)
-        ends, rows = ends_of(self.source), [list[int]() for _ in range(count)]
+        ends, rows = generation.ends_of(self.source), [list[int]() for _ in range(count)]
         open_rows, remembers = set(range(count)), self.remembers and stop > 1
         read = self.ids[:, :stop].expand(count, -1)
         with self._run():
@@ -340,7 +338,7 @@ def output_without(call: AttentionCall, keys: Span) -> Any:
     start = max(keys[1] - offset, 0)
     parts = [call.mix(call.value)[:, :start]] if start else []
     places = torch.arange(length, device=key.device)
-    follows = mask is None and is_causal(call)
+    follows = mask is None and probe.is_causal(call)
     for first in range(start, rows, ROWS):
         some = slice(first, min(first + ROWS, rows))
         own = mask

@@ -17,9 +17,8 @@ import numpy as np
 
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options
-from attnviz.features.trace import anchors, resampling
+from attnviz.features.trace import anchors, resampling, table
 from attnviz.features.trace.sentences import Transcript, find_file, read_transcript
-from attnviz.features.trace.table import trace_json, trace_table, trace_tsv
 from attnviz.models.open import check_torch, is_shipped, loading_of, name_of
 from attnviz.renderers.reports import Data, data_of
 from attnviz.runs.journal import RunJournal, checksum_of, run_options
@@ -395,7 +394,7 @@ def _data(report: anchors.TraceReport) -> Data:
         return trace_page(report, figure_bytes(plot(), ".svg"), command)
 
     return data_of(
-        *(report, trace_table, trace_tsv, trace_json),
+        *(report, table.trace_table, table.trace_tsv, table.trace_json),
         figures={"plot": plot},
         page=page,
         notes=report.notes,

@@ -12,8 +12,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.data import tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import column_widths, introduction, render_parts, wrap_text
-from attnviz.storage.columns import columns_of
-from attnviz.storage.documents import report_json
+from attnviz.storage import columns, documents
 
 READING = (
     "receiver: how much sentences at least 4 later look at it: the mean weight of their tokens on "
@@ -113,7 +112,7 @@ def _number(value: float | None) -> str:
 
 def trace_tsv(report: TraceReport) -> str:
     """A line for each sentence."""
-    lines: list[tuple[str, ...]] = [columns_of("trace")]
+    lines: list[tuple[str, ...]] = [columns.columns_of("trace")]
     for one in report.sentences:
         other = one.resampling
         names = ("different", "accuracy_without", "accuracy_with", "kl")
@@ -128,4 +127,4 @@ def trace_tsv(report: TraceReport) -> str:
 def trace_json(report: TraceReport) -> str:
     matrix = report.matrix()
     links = [row[:number].tolist() for number, row in enumerate(matrix)]
-    return report_json("trace", report, links=links)
+    return documents.report_json("trace", report, links=links)

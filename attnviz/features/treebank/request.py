@@ -8,9 +8,8 @@ from pathlib import Path
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Options
-from attnviz.features.treebank.conllu import Sentence, read_sentences
+from attnviz.features.treebank import conllu, table
 from attnviz.features.treebank.study import TreebankStudy
-from attnviz.features.treebank.table import TREEBANK
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import data_of
 from attnviz.runs.pipeline import Result, attend_chunk, result_of
@@ -24,13 +23,13 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
     # All sentences are read before a model loads.
     stdin = file == "-"
     lines = sys.stdin.buffer if stdin else io.BytesIO(read_bytes(Path(file)))
-    sentences = list(read_sentences(lines, "stdin" if stdin else f"'{file}'"))
+    sentences = list(conllu.read_sentences(lines, "stdin" if stdin else f"'{file}'"))
     source = open_source(options.origin, "self")
     study = TreebankStudy()
 
     texts = [Text("0", one.text, where=f"the sentence at {one.where}") for one in sentences]
 
-    def add(sentence: Sentence, result: Result, _: Text) -> Result:
+    def add(sentence: conllu.Sentence, result: Result, _: Text) -> Result:
         study.add(sentence, result)
         for note in result.provenance.notes:
             report.hold(note)
@@ -51,5 +50,5 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
     result = study.report()
     for note in result.notes:
         report.say(note)
-    report.add(data_of(result, *TREEBANK))
+    report.add(data_of(result, *table.TREEBANK))
     report.finish(f"{count} sentences")

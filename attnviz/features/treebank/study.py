@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import check_measurable
-from attnviz.analyses.view import describe_run
+from attnviz.analyses import masks, view
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.features.measures.texts import TextStudy
@@ -85,7 +84,7 @@ class TreebankStudy(TextStudy):
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
-        check_measurable(attention.main)
+        masks.check_measurable(attention.main)
         self.count(attention)
         item = attention.main
         in_text = [number for number, word in enumerate(sentence.words) if word.end > word.start]
@@ -120,7 +119,7 @@ class TreebankStudy(TextStudy):
         what = "relation" if self._lost == 1 else "relations"
         note = f"{self._lost} {what} left out: a word shares its piece with another"
         return TreebankReport(
-            caption=describe_run(self.example, self.example.main),
+            caption=view.describe_run(self.example, self.example.main),
             sentences=self.texts,
             relations=tuple(relations),
             findings=tuple(findings),

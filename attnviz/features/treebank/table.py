@@ -3,8 +3,7 @@
 from rich.text import Text
 
 from attnviz.features.treebank.study import TOWARDS, Finding, TreebankReport
-from attnviz.renderers import Display
-from attnviz.renderers.data import tsv
+from attnviz.renderers import Display, data
 from attnviz.renderers.printable import printable, six_digits, two_digits
 from attnviz.renderers.text import console
 from attnviz.storage.columns import columns_of
@@ -57,7 +56,7 @@ def treebank_tsv(report: TreebankReport) -> str:
         of = relations[item.relation]
         about = (of.name, str(of.count), str(of.offset), six_digits(of.by_offset))
         lines.append((*about, item.toward, item.layer, item.head, six_digits(item.share)))
-    return tsv(lines)
+    return data.tsv(lines)
 
 
 TREEBANK = treebank_table, treebank_tsv, "treebank"

@@ -22,17 +22,11 @@ from attnviz.core.writers import WrittenText
 from attnviz.features.vision.architectures import VISION_ARCHITECTURES, embed_patches
 from attnviz.features.vision.pictures import MOST_PIXELS
 from attnviz.features.vision.vision_model import VisionModel
-from attnviz.models.hugging_face import light_model
-from attnviz.models.hugging_face.light_opening import (
-    LightCheckpoint,
-    describe_light,
-    open_checkpoint,
-)
+from attnviz.models.hugging_face import light_model, light_opening
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.light import network
+from attnviz.models.light import network, vectors
 from attnviz.models.light.architecture import PATCHES
-from attnviz.models.light.vectors import value_vectors
 from attnviz.models.light.weights import StoredWeights
 
 if TYPE_CHECKING:
@@ -155,7 +149,7 @@ class LightVisionModel(VisionModel, network.Network):
         """The value vectors of each head at each patch."""
         record = network.Record()
         try:
-            return value_vectors(self, self._run(query, record), record)
+            return vectors.value_vectors(self, self._run(query, record), record)
         except network.UnknownArchitecture as reason:
             return self.whole(str(reason)).values(query)
 
@@ -210,7 +204,7 @@ def open_light_vision(
 ) -> LightVisionModel:
     """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do."""
     needs = {light_model.GRADIENTS: with_head}
-    light = open_checkpoint(origin, name, needs, rows=VISION_ARCHITECTURES)
+    light = light_opening.open_checkpoint(origin, name, needs, rows=VISION_ARCHITECTURES)
     about, config = light.architecture, light.checkpoint.config
     labels, head, kind = tuple[str, ...](), None, about.model
     if str((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):
@@ -223,7 +217,7 @@ def open_light_vision(
             modules=tuple,  # so that it attends in no windows
         ),
         processor=load_light_processor(light.folder),
-        provenance=describe_light(name, light, kind),
+        provenance=light_opening.describe_light(name, light, kind),
         whole=light_model.WholeModel(load_whole, origin.arithmetic == "light"),
         kind=kind,
         sizes=light.shape,
@@ -234,7 +228,9 @@ def open_light_vision(
     )
 
 
-def _classifier_of(light: LightCheckpoint, parts: int) -> tuple[tuple[str, ...], network.Weights]:
+def _classifier_of(
+    light: light_opening.LightCheckpoint, parts: int
+) -> tuple[tuple[str, ...], network.Weights]:
     """The classes and the weights of a classifier that reads some states side by side."""
     config, head = light.checkpoint.config, StoredWeights(light.checkpoint.files)
     names = config.get("id2label") or {}

@@ -43,13 +43,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
     pieces_of,
     tokenizer_errors,
 )
-from attnviz.models.hugging_face.load import checkpoint, devices, imports
-from attnviz.models.hugging_face.load.loading import (
-    LoadOptions,
-    load_parts,
-    load_tokenizer,
-    model_class,
-)
+from attnviz.models.hugging_face.load import checkpoint, devices, imports, loading
 from attnviz.models.hugging_face.loaded_model import placed_inputs
 
 ONE_PICTURE = (
@@ -326,8 +320,11 @@ def load_picture_text_model(
     name: str | InMemoryModel, generate: int | None = None, **options: Any
 ) -> PictureTextModel:
     """A pretrained model of pictures and text that writes at most `generate` tokens, or none."""
-    parts = load_parts(
-        name, LoadOptions(**options), _load_processor, partial(model_class, with_head=True)
+    parts = loading.load_parts(
+        name,
+        loading.LoadOptions(**options),
+        _load_processor,
+        partial(loading.model_class, with_head=True),
     )
     config, model = parts.model.config, parts.model
     kind = family_of_pictures(config)
@@ -364,7 +361,7 @@ def _load_processor(folder: Path, name: str) -> Any:
 
     checkpoint.check_growth(folder)
     if checkpoint.read_config(folder)["model_type"] == CAPTIONER:  # it has a reader for each half
-        tokenizer = load_tokenizer(folder, name, allow_code=False)
+        tokenizer = loading.load_tokenizer(folder, name, allow_code=False)
         return SimpleNamespace(tokenizer=tokenizer, image_processor=load_processor(folder, name))
     auto: Any = transformers.AutoProcessor
     classes = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]

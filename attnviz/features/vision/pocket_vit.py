@@ -18,8 +18,7 @@ from attnviz.features.vision.architectures import VIT_ROW, embed_patches
 from attnviz.features.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.mechanisms.arrays import Array, stack_layers, to_numpy
 from attnviz.models.hugging_face.load.family import likeliest_class
-from attnviz.models.light.architectures import with_prefix
-from attnviz.models.light.network import Shape
+from attnviz.models.light import architectures, network
 from attnviz.models.pocket import card, stored, text
 
 if TYPE_CHECKING:
@@ -40,9 +39,9 @@ def load_pocket_vit(
 EMBEDDINGS = "vit.embeddings"
 
 
-def vision_shape(config: Mapping[str, Any]) -> Shape:
+def vision_shape(config: Mapping[str, Any]) -> network.Shape:
     """The shape that a configuration of ViT asks for, for weights with their head."""
-    return with_prefix(VIT_ROW.shape_of(config), VIT_ROW.prefix)
+    return architectures.with_prefix(VIT_ROW.shape_of(config), VIT_ROW.prefix)
 
 
 class PicturePocket(stored.StoredModel):
@@ -55,7 +54,7 @@ class PicturePocket(stored.StoredModel):
     answers = ANSWERS["pocket-vit"]
 
     name = "pocket-vit"
-    sizes: Shape
+    sizes: network.Shape
     output = "classifier"
     decides = True
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012

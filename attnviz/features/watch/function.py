@@ -14,8 +14,7 @@ import numpy as np
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Choice, LookOptions
 from attnviz.core.values import check_value
-from attnviz.renderers import NO_VIEWS
-from attnviz.renderers.reports import Data, Item
+from attnviz.renderers import NO_VIEWS, reports
 from attnviz.runs.outputs import save_figure
 from attnviz.runs.pipeline import Result, as_result
 
@@ -137,7 +136,7 @@ class Watched:
         else:
             words |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
             draw = partial(fit_width, overlay_grid, crop, weights=maps, **words)
-        item = Item(Data(), NO_VIEWS, {"overlay": draw})
+        item = reports.Item(reports.Data(), NO_VIEWS, {"overlay": draw})
         return save_figure(item, "overlay", file, look)
 
     def page(self, file: str | Path | None = None) -> str:

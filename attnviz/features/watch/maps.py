@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.features.observer.observer import CapturedCall, WatchLog, WatchRequest
-from attnviz.models.hugging_face.capture.capture import Captured, as_map
-from attnviz.models.hugging_face.capture.exact_links import links_note
+from attnviz.models.hugging_face.capture import capture, exact_links
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, region_note
 
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
@@ -235,14 +234,14 @@ def _map_of(group: Sequence[CapturedCall], log: WatchLog, names: Names) -> Atten
         side: _tokens(one, length)
         for side, one, length in zip(sides, pair, first.sides, strict=True)
     }
-    stack = Captured(
+    stack = capture.Captured(
         stream,
         tuple(member.path for member in group),
         np.stack([member.weights for member in group]),
         first.grid,
         tuple(member.links for member in group) if first.links else (),
     )
-    item = as_map(stack, tokens, *sides)
+    item = capture.as_map(stack, tokens, *sides)
     call = _call_number(first, log)
     return replace(
         item,
@@ -279,7 +278,7 @@ def _notes(own: Sequence[CapturedCall], log: WatchLog, request: WatchRequest) ->
     for skip in dict.fromkeys(call.skip for call in own):
         some = [call.links for call in own if call.skip == skip]
         if most := max((len(head) for links in some for head in links), default=0):
-            yield links_note(most, skip)
+            yield exact_links.links_note(most, skip)
     dropouts = sum(call.had_dropout for call in own)
     if dropouts:
         yield (

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from attnviz.commands.arguments import Texts
+from attnviz.commands import arguments, findings
 from attnviz.commands.command import CHOICE, INPUT, Run, command
-from attnviz.commands.findings import Findings
 from attnviz.commands.questions import QUESTION, read_written
 from attnviz.core.options import arg, opt
 from attnviz.features.why.request import Why, report_why
@@ -19,7 +18,7 @@ from attnviz.runs.pipeline import Result
     draws={"plot": "the way from writers over the link to tokens, or layers by positions"},
 )
 def why(
-    text: str | Texts | Result | None = arg(
+    text: str | arguments.Texts | Result | None = arg(
         "Text, the source text of a pair, or a file: a picture or a recording.",
         python=f"a picture's file, {QUESTION}",
     ),
@@ -52,7 +51,7 @@ def why(
         "Of --layers, add up embeddings and what heads write, without feed-forward parts.",
     ),
     **options: Any,
-) -> Findings:
+) -> findings.Findings:
     """Show why a head looks at a token, and which tokens it argues for.
 
     A score is a sum over what earlier heads and blocks wrote at its two positions.

@@ -6,8 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from attnviz.analyses.select import cells_between_words
-from attnviz.analyses.view import first_focus
+from attnviz.analyses import select, view
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
@@ -81,7 +80,7 @@ class Why:
 def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]]:
     if name is None:
         item = attention.main
-        focus = first_focus(attention, item)
+        focus = view.first_focus(attention, item)
         layer = focus.layer if focus else item.layers[-1]
         head = item.heads.index(focus.head) if focus else 0
         why = focus.why if focus else "no head says more than the others"
@@ -113,7 +112,7 @@ def find_link(
         ends = f"{item.query_tokens[best[0]].text} → {item.key_tokens[best[1]].text}"
         more = f"'{name}' is {len(cells)} links between tokens: the strongest is {ends}"
         return best, [more] if len(cells) > 1 else []
-    words, between_words = text_places(item.query_tokens), cells_between_words(item)
+    words, between_words = text_places(item.query_tokens), select.cells_between_words(item)
     if item.key_side == "picture":
         row, which = 0, f"{item.query_tokens[0].text} to a patch"
         scores = np.full(len(item.key_tokens), -1.0)

@@ -24,11 +24,9 @@ from attnviz.features.experiments.interventions import upcast_half
 from attnviz.features.experiments.layer_states import layers_of, map_tensors, skip_module
 from attnviz.features.targets.outputs import check_head, spell_choice
 from attnviz.models import Choose
-from attnviz.models.hugging_face.capture.capture import without_cache
+from attnviz.models.hugging_face.capture import capture, passes
 from attnviz.models.hugging_face.capture.kernel import match_stream, stream_of, watch_kernels
-from attnviz.models.hugging_face.capture.passes import StopForward
-from attnviz.models.hugging_face.load.devices import running_errors
-from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load import devices, imports
 from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 ADDS = 1e-4  # a layer without its maps that changes its input by more of its size has other sums
@@ -66,7 +64,7 @@ class StreamPass:
             AttentionError: the layers hand on something else than a state for each token.
         """
         self.part, self.what, self.rows, self.tokens = part, what, rows, tokens
-        self.inputs = without_cache(part, inputs)
+        self.inputs = capture.without_cache(part, inputs)
         self.names = {id(module): name for name, module in part.named_modules()}
         sides = [one for one in streams if one != "cross"]
         self.has_encoder = len(sides) > 1
@@ -95,7 +93,7 @@ class StreamPass:
         self._changes: list[Any] = []  # what each layer's attention adds
         self._found = False  # whether some layer attends
         self._calls: list[str] = []  # the paths of the running layer's attentions
-        with running_errors(part, what), torch.no_grad(), ExitStack() as hooks:
+        with devices.running_errors(part, what), torch.no_grad(), ExitStack() as hooks:
             for number, module in enumerate(self.layers):
                 begin, end = self._hooks(number, attention_only=attention_only)
                 before = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
@@ -105,7 +103,7 @@ class StreamPass:
             if self.has_encoder:
                 note = thread_hook(lambda *call: setattr(self, "_encoded", call[-1]))
                 hooks.enter_context(part.get_encoder().register_forward_hook(note))
-            hooks.enter_context(suppress(StopForward))
+            hooks.enter_context(suppress(passes.StopForward))
             hooks.enter_context(watch_kernels(self._note_call))
             part(**self.inputs)
         if tokens is not None and depth not in (0, len(self.states)):
@@ -135,7 +133,7 @@ class StreamPass:
                 self._rest = (*rest,) if isinstance(output, tuple) else None
                 self._last, self._device = self._keep(stream), stream.device
                 if len(self.states) >= self.count:
-                    raise StopForward  # logits of every position may not fit
+                    raise passes.StopForward  # logits of every position may not fit
 
         return begin, end
 
@@ -200,7 +198,7 @@ class StreamPass:
         if rows is not None:
             count = value.shape[-2]
             inputs = {name: self._cut(name, one, count) for name, one in inputs.items()}
-        with running_errors(self.part, self.what), torch.no_grad(), ExitStack() as skips:
+        with devices.running_errors(self.part, self.what), torch.no_grad(), ExitStack() as skips:
             for module in self.layers:
                 skips.enter_context(skip_module(module, output))
             if self.has_encoder:
@@ -256,7 +254,7 @@ def read_stream(
         return None
     if source.task is not None or source.model.get_output_embeddings() is None:
         return None
-    with quiet():
+    with imports.quiet():
         encoding, spell = source.encode(query), partial(spell_choice, source)
         axes, part = encoding.axes, encoding.part
         tokens = encoding.tokens[axes.get("decoder", next(iter(axes.values())))[0]]

@@ -12,8 +12,7 @@ from rich.text import Text
 from attnviz.features.why.layers import MODEL, blocks_of, lens_notes
 from attnviz.features.why.report import LAYERS_READING, LENS_READING, LayersReport
 from attnviz.features.writers.report import LinkReport, WriterPart
-from attnviz.renderers import Display
-from attnviz.renderers.data import npz_bytes, tsv
+from attnviz.renderers import Display, data
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import bar_of, introduction, render_parts, shade_text, wrap_text
 from attnviz.storage.columns import columns_of
@@ -134,7 +133,7 @@ def why_tsv(report: LinkReport) -> str:
     for check in report.checks:
         add("expected", check.writer, check.expected, check.side)
         add("measured", check.writer, check.measured, check.side)
-    return tsv(lines)
+    return data.tsv(lines)
 
 
 def why_json(report: LinkReport, name: str = "") -> str:
@@ -150,7 +149,7 @@ def why_npz(report: LinkReport) -> bytes:
         members[f"{side}/values"] = np.array([one.value for one in own])
     if report.logits is not None:
         members["logits"] = report.logits
-    return npz_bytes(**members, attnviz=np.array(f"[{why_json(report).rstrip()}]"))
+    return data.npz_bytes(**members, attnviz=np.array(f"[{why_json(report).rstrip()}]"))
 
 
 def layers_table(report: LayersReport, show: Display) -> str:
@@ -234,7 +233,7 @@ def layers_tsv(report: LayersReport) -> str:
             adds = (row.attention, row.feed_forward) if row else (math.nan, math.nan)
             numbers = all_digits(cell.log_p), str(cell.rank), is_first, *map(all_digits, adds)
             lines.append((*place, cell.layer, token, all_digits(p), column.choice, *numbers))
-    return tsv(lines)
+    return data.tsv(lines)
 
 
 def layers_json(report: LayersReport) -> str:

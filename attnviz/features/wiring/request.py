@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 
 from attnviz.analyses.select import select
-from attnviz.core.effects import HeadAt
+from attnviz.core import effects, registry
 from attnviz.core.options import Options
-from attnviz.core.registry import SourceKind
 from attnviz.features.wiring import table as tables
 from attnviz.features.wiring.report import WiringReport
 from attnviz.features.wiring.study import WiringStudy, wire_weights
@@ -30,11 +29,11 @@ def report_weights(top: int, options: Options, report: RunReport) -> None:
 
 
 def report_wiring(
-    texts: TextInput, command: SourceKind, top: int, options: Options, report: RunReport
+    texts: TextInput, command: registry.SourceKind, top: int, options: Options, report: RunReport
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
     source, study, choice = open_source(options.origin, command), WiringStudy(), options.choice
-    heads = set[HeadAt]()
+    heads = set[effects.HeadAt]()
     results = each_text(
         texts.open(), lambda text: source.trace_writers(query_for(source, text, command))
     )
@@ -42,7 +41,7 @@ def report_wiring(
         study.add(trace)
         part = select(trace.attention, choice.stream, choice.layer, choice.head)
         heads |= {
-            HeadAt(item.stream, layer, int(head))
+            effects.HeadAt(item.stream, layer, int(head))
             for item in part.maps
             for at in np.ndindex(item.weights.shape[:2])
             for layer, head in [item.place(*at)]

@@ -13,8 +13,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.data import fields_of, npz_bytes, tsv
 from attnviz.renderers.printable import all_digits, printable, two_digits
 from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
-from attnviz.storage.columns import columns_of
-from attnviz.storage.documents import report_json
+from attnviz.storage import columns, documents
 
 BAR = 16
 
@@ -72,7 +71,7 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
 
 
 def wiring_tsv(report: WiringReport) -> str:
-    lines: list[tuple[str, ...]] = [columns_of("wiring")]
+    lines: list[tuple[str, ...]] = [columns.columns_of("wiring")]
     for one in report.wires:
         head, writer = ((at.stream, at.layer, str(at.head)) for at in (one.head, one.writer))
         ends = map(all_digits, one.interval or (math.nan, math.nan))
@@ -84,7 +83,7 @@ def wiring_json(report: WiringReport) -> str:
     """One document with every pair, and the clear role of each head."""
     about = fields_of(report, f"caption texts wires{' chance' if report.circuits else ''} circuits")
     about["roles"] = [{**asdict(at), "role": role} for at, role in report.roles.items()]
-    return report_json("wiring", **about, **fields_of(report, "notes provenance"))
+    return documents.report_json("wiring", **about, **fields_of(report, "notes provenance"))
 
 
 WIRING = wiring_table, wiring_tsv, wiring_json

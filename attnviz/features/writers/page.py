@@ -7,8 +7,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Attention
 from attnviz.features.writers.report import LinkReport
-from attnviz.renderers.page import assemble
-from attnviz.renderers.printable import printable_texts
+from attnviz.renderers import page, printable
 from attnviz.runs.outputs import page_data
 
 PAGE_LINKS = 120  # links that a page explains
@@ -27,7 +26,7 @@ def why_page(
     for one in reports:
         link = [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())]
         document["why"].append({"link": link, "report": shown_report(one)})
-    return assemble(document, blobs, "why")
+    return page.assemble(document, blobs, "why")
 
 
 def shown_report(report: LinkReport) -> dict[str, Any]:
@@ -37,4 +36,4 @@ def shown_report(report: LinkReport) -> dict[str, Any]:
         "argument rank logit value value_of checks notes"
     )
     document = report.document()
-    return {name: printable_texts(document[name]) for name in names.split()}
+    return {name: printable.printable_texts(document[name]) for name in names.split()}

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import effects, writers
 from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import HeadAt
 from attnviz.core.measures import Argument
-from attnviz.core.writers import Side
 
 LISTED = 6  # writers of a side that are named
 # Position decides a link of weight LEAST or more if other rows have the share ALONE of its weight.
@@ -34,7 +33,7 @@ class WriterPart:
 class Knockout:
     """A head's weight on a link if its query or key cannot read one writer."""
 
-    side: Side
+    side: writers.Side
     writer: str
     expected: float  # the weight at held norms
     measured: float  # with every norm computed anew
@@ -45,7 +44,7 @@ class LinkReport:
     """Why a head looks at a key, and what that adds to the logits."""
 
     caption: str  # the model, the head and the link, in words
-    head: HeadAt
+    head: effects.HeadAt
     link: tuple[int, int] | None = None
     ends: tuple[str, str] = ("", "")
     links: int  # number of links that numbers are means of, weighted by attention; 1: one link

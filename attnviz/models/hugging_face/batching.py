@@ -21,8 +21,7 @@ from attnviz.models.hugging_face.capture import implied, kernel, passes
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.region import fits_whole, heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load import devices
-from attnviz.models.hugging_face.load.family import record_logits
+from attnviz.models.hugging_face.load import devices, family
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
@@ -79,7 +78,7 @@ def read_one(
         region = replace(region, max_size=None)
         if implied.has_attention(encoding.part) and not fits_whole(encoding.part, encoding.sides):
             studies = encoding.studies(in_blocks)
-    with record_logits(source.model) as logits:
+    with family.record_logits(source.model) as logits:
         captures = capture(
             encoding.part,
             source.tensors(encoding.inputs, encoding.part),
@@ -237,7 +236,7 @@ class MapRunner(BatchRunner[Read]):
         sides = [item.sides for item in batch]
         calls = self.compatibility.calls.get(mode)
         eager = kernel.eager_attention(model) if mode.eager else nullcontext()
-        with record_logits(model) as logits, eager:
+        with family.record_logits(model) as logits, eager:
             by_text = capture_many(self.part, inputs, sides, calls)
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
         return [

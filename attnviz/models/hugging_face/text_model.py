@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from attnviz.core import effects, lens_inputs
 from attnviz.core.attention_map import IMPLIED, Attention
-from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
-from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.core.registry import ANSWERS, HEAD_STEPS
 from attnviz.mechanisms.formula import HeadArithmetic
+from attnviz.models.hugging_face import eager, loaded_model
 from attnviz.models.hugging_face.batching import (
     FEW,
     MapRunner,
@@ -23,21 +23,19 @@ from attnviz.models.hugging_face.batching import (
 )
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-from attnviz.models.hugging_face.eager import eager_inputs, value_vectors
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import set_languages, writer_class
 from attnviz.models.hugging_face.load import loading
 from attnviz.models.hugging_face.load.family import HEADLESS, check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.storage.texts import chunks_by_memory
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class HuggingFaceModel(LoadedModel):
+class HuggingFaceModel(loaded_model.LoadedModel):
     """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
 
     Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
@@ -94,11 +92,11 @@ class HuggingFaceModel(LoadedModel):
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
         return render_messages(self.tokenizer, messages, self.name, tools=tools)
 
-    def values(self, query: Query) -> ValueVectors:
+    def values(self, query: Query) -> lens_inputs.ValueVectors:
         with quiet():
-            return value_vectors(eager_inputs(self, self.encode_whole(query)))
+            return eager.value_vectors(eager.eager_inputs(self, self.encode_whole(query)))
 
-    def head_arithmetic(self, query: Query, which: HeadAt) -> HeadArithmetic:
+    def head_arithmetic(self, query: Query, which: effects.HeadAt) -> HeadArithmetic:
         encoding = self.encode_whole(query)
         inputs = self.tensors(encoding.inputs, encoding.part)
         with quiet():

@@ -20,8 +20,7 @@ from attnviz.mechanisms.arrays import Array
 from attnviz.models import Source, check_device
 from attnviz.models.light.network import Network, Record, Weights, linear_map
 from attnviz.models.light.weights import StoredWeights
-from attnviz.models.pocket.card import read_model_file
-from attnviz.models.pocket.text import spell_piece
+from attnviz.models.pocket import card, text
 
 
 class StoredModel(Source, Network):
@@ -42,14 +41,14 @@ class StoredModel(Source, Network):
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
-        self.config = read_model_file(folder / "config.json")
+        self.config = card.read_model_file(folder / "config.json")
         self.weights = StoredWeights(folder / self.file, dtype, device)
         self.tokenizer = folder / "tokenizer.json"
 
     @cached_property
     def origin(self) -> dict[str, Any]:
         """The card, the measured figures and limits that training wrote."""
-        return read_model_file(self.folder / "origin.json")
+        return card.read_model_file(self.folder / "origin.json")
 
     @abstractmethod
     def read(self, query: Query) -> tuple[Any, Attention]:
@@ -79,7 +78,7 @@ class StoredModel(Source, Network):
 
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a class."""
-        return spell_piece(self.tokenizer, number)
+        return text.spell_piece(self.tokenizer, number)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         tokens = (self.words, self.output) if self.words else None

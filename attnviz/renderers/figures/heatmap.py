@@ -11,11 +11,10 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
-from attnviz.renderers import colors
+from attnviz.renderers import colors, look
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.places import TextPlaces, places_of
-from attnviz.renderers.look import look_option
 from attnviz.renderers.printable import UNKNOWN, printable, shorten_words
 
 _LABEL_CELLS = 18
@@ -223,7 +222,7 @@ def heatmap(
     words = (word for side in sides for token in side for word in label_words(token))
     face = typeface([title, subtitle, attention_map.unit, *words])
     longest = int(_LONGEST * fit.share)
-    if look_option("values") == "yes" and not fit.width:
+    if look.look_option("values") == "yes" and not fit.width:
         longest = max(
             longest, min((max(map(len, sides)) + 13) * int(sheet.points(13)), 4 * _LONGEST)
         )
@@ -391,7 +390,7 @@ def cell_texts(
     Raises:
         OutputError: with --style values=yes the numbers have no room.
     """
-    choice = look_option("values")
+    choice = look.look_option("values")
     if choice == "no" or (choice == "auto" and values.size > _MOST_NUMBERS):
         return None
     digits = decimals_of(limits)

@@ -18,10 +18,9 @@ from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from attnviz.core import errors, locks
 from attnviz.core.attention_call import AttentionCall
-from attnviz.core.errors import AttentionError
 from attnviz.core.fingerprints import ModelFingerprint, hooks_of
-from attnviz.core.locks import SharedSetting
 
 
 def group_size(call: AttentionCall) -> int:
@@ -86,7 +85,7 @@ def _watched_interface() -> Iterator[None]:
         interface.get_interface = original
 
 
-_INTERFACE = SharedSetting(_watched_interface)
+_INTERFACE = locks.SharedSetting(_watched_interface)
 
 
 @contextmanager
@@ -227,7 +226,7 @@ def _rebuild_eager(model: Any) -> Any:
     lacking = copy.load_state_dict(plain, strict=False, assign=True).missing_keys
     inside = [_kind_of(one) for part in put_in.values() for one in part.modules()]
     if "Attention" in inside or any(map(is_own, [*lacking, *(its.keys() - mine.keys())])):
-        raise AttentionError(
+        raise errors.AttentionError(
             f"architecture '{model.config.model_type}' chooses its attention when it is made, and "
             "layers of this model were added or removed since: load it with "
             "attn_implementation='eager'"

@@ -11,10 +11,8 @@ from attnviz.core.errors import AttentionError, InputError, ModelError, UsageErr
 from attnviz.core.query import Message, Query
 from attnviz.models.hugging_face.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
-from attnviz.models.hugging_face.inputs import generation, tokenization
-from attnviz.models.hugging_face.inputs.chat import render_messages
-from attnviz.models.hugging_face.load.family import Task, show_decision
-from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.inputs import chat, generation, tokenization
+from attnviz.models.hugging_face.load import family, imports
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 BETWEEN = "\n"  # separates the texts of a pair that is shown as one text; no token covers it
@@ -68,7 +66,7 @@ class EncodedQuery:
     def build_attention(
         self,
         captures: Sequence[capture.Captured],
-        task: Task | None = None,
+        task: family.Task | None = None,
         logits: Any = None,
         sides: Mapping[str, tuple[int, int]] | None = None,
         studies: Mapping[str, BlockStudy] | None = None,
@@ -106,7 +104,7 @@ class EncodedQuery:
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention
-        return show_decision(attention, task, logits, self.tokens.get("text", ()))
+        return family.show_decision(attention, task, logits, self.tokens.get("text", ()))
 
 
 def encode(source: LoadedModel, query: Query) -> EncodedQuery:
@@ -126,7 +124,7 @@ def _encode_self(source: LoadedModel, query: Query) -> EncodedQuery:
         messages = query.messages or (Message("user", text),)
         tools = json.loads(query.tools) if query.tools else None
         turns = [one.turn for one in messages]
-        text = render_messages(source.tokenizer, turns, source.name, tools=tools)
+        text = chat.render_messages(source.tokenizer, turns, source.name, tools=tools)
     read = tokenization.tokenize(source.tokenizer, text, has_marks=source.chat_template)
     _check_ids(source, read.ids, read.tokens, "text")
     if source.max_new_tokens is None:
@@ -233,7 +231,7 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> tokenization.Token
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    with tokenization.tokenizer_errors(tokenizer), quiet_native():
+    with tokenization.tokenizer_errors(tokenizer), imports.quiet_native():
         options = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         encoding = tokenizer(first, second, verbose=False, **options)
         parts = encoding.sequence_ids()

@@ -12,8 +12,7 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
 from attnviz.core.values import is_utf8
-from attnviz.models.hugging_face.load.devices import library_errors
-from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load import devices, imports
 
 Span = tuple[int, int]
 
@@ -101,7 +100,7 @@ class TokenizedText:
 
 def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
     """Turn errors of a tokenizer into one line: its files can contain anything."""
-    return library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
+    return devices.library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
 
 
 def tokenize(
@@ -115,7 +114,7 @@ def tokenize(
     arguments: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         arguments |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    with tokenizer_errors(tokenizer), quiet_native():
+    with tokenizer_errors(tokenizer), imports.quiet_native():
         encoding = dict(tokenizer(**arguments, add_special_tokens=not has_marks, verbose=False))
         pieces = pieces_of(tokenizer, encoding["input_ids"])
     offsets = encoding.pop("offset_mapping", None)

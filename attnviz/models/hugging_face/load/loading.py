@@ -15,8 +15,7 @@ from typing import Any
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
 from attnviz.core.options import InMemoryModel, InMemoryReader
-from attnviz.models.hugging_face.load import devices
-from attnviz.models.hugging_face.load.adapters import find_adapter, merge_adapter
+from attnviz.models.hugging_face.load import adapters, devices
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
     check_folder,
@@ -74,7 +73,7 @@ def load_parts(
         devices.check_spread()
     adapter = None
     if options.adapter is not None:
-        adapter = find_adapter(options.adapter, allow_pickle=options.allow_pickle)
+        adapter = adapters.find_adapter(options.adapter, allow_pickle=options.allow_pickle)
     folder = locate(name, allow_code=options.allow_code)
     checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
     with quick_imports():
@@ -130,7 +129,7 @@ def load_parts(
         notes.append(f"its weights are quantised ({stored_as}): attention is that of the result")
     if adapter is not None:
         with quiet():
-            model, more_notes = merge_adapter(model, adapter)
+            model, more_notes = adapters.merge_adapter(model, adapter)
         notes += more_notes
         settings["adapter"] = display_name(adapter.name, {})
     if left_over := count_left_over(report, model):
