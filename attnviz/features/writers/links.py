@@ -311,10 +311,10 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
     """Why a head looks where it looks, as the mean over its rows, weighted by attention."""
     attention = text.attention
     sides = text.sides(at)
-    seen = sides.mask.sum(axis=-1, keepdims=True)
-    usual = sides.mask / np.maximum(seen, 1)
-    factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((seen > 1).sum()), 1)
-    contrast = np.where(seen > 1, factors, 0)
+    sizes = sides.mask.sum(axis=-1, keepdims=True)
+    usual = sides.mask / np.maximum(sizes, 1)
+    factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((sizes > 1).sum()), 1)
+    contrast = np.where(sizes > 1, factors, 0)
     total, by_query, by_key, position = split_score(text, at, sides, contrast)
     roles = role_names(attention)
     weights = weigh(sides, score_of(sides))

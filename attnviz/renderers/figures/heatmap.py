@@ -109,8 +109,8 @@ def _axis(
     if step > 1:
         apart = line / spacing
         positions: list[int] = []
-        known = (i for i, token in enumerate(tokens) if token.label)
-        for position in (*known, *(places.begins or range(0, len(tokens), step))):
+        with_label = (i for i, token in enumerate(tokens) if token.label)
+        for position in (*with_label, *(places.begins or range(0, len(tokens), step))):
             if all(abs(position - other) >= apart for other in positions):
                 positions.append(position)
         labels = tuple(sorted(positions))
