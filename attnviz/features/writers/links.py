@@ -311,6 +311,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
     """Why a head looks where it looks, as the mean over its rows, weighted by attention."""
     attention = text.attention
     sides = text.sides(at)
+    # Factors that turn scores into the mean over rows of the attended minus the mean score.
     sizes = sides.mask.sum(axis=-1, keepdims=True)
     usual = sides.mask / np.maximum(sizes, 1)
     factors: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((sizes > 1).sum()), 1)
