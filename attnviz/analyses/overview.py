@@ -240,7 +240,7 @@ def _order(links: WordLinks, first: Place | None, matrix: AttentionMap) -> tuple
     if first is None:
         return tuple(range(rows))
     text = text_places(links.item.query_tokens)
-    return tuple(np.argsort(-links.row_gains(*first)[text], kind="stable").tolist())
+    return tuple(np.argsort(-links.peaks[2][first][text], kind="stable").tolist())
 
 
 def _resting(links: WordLinks, first: Place | None) -> tuple[Link, ...]:

@@ -91,7 +91,7 @@ def sink_shares(
         return None if picture else _shares_in_blocks(attention)
     if item.is_pooled or picture or item.values != "share" or item.query_side == "output":
         return None
-    sums = item.weights.sum(axis=-1, dtype=np.float64)
+    sums = subject.sums if subject else item.weights.sum(axis=-1, dtype=np.float64)
     if attention.provenance.trained is False or attention.lens_name != "raw" or sums.max() > 1.001:
         return None
     special = any(token.special for token in item.key_tokens)
@@ -99,10 +99,10 @@ def sink_shares(
     learned_share = learned_part(attention, item)
     if not (special or causal) and learned_share is None:
         return None
-    is_sink = first_is_sink(item)
-    words = (subject or masks.MeasuredMap(item, attention.texts_of(item))).words
+    is_sink = subject.first_is_sink if subject else first_is_sink(item)
+    own = subject or masks.MeasuredMap(item, attention.texts_of(item)) if special else None
     shares = SinkShares(
-        special=held_by_special(words.item) if special else None,
+        special=held_by_special(own.words.item) if own else None,
         first=held_by_first(item) if causal else None,
         first_is_sink=is_sink,
         learned=learned_share,

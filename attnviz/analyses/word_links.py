@@ -8,6 +8,7 @@ A head that always attends to the token before, or to one key, is alike for ever
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,20 +67,29 @@ class WordLinks:
 
     def says(self, weights: NDArray[np.floating]) -> Numbers:
         """The measure of weights (layers, heads, queries, keys), shape (layers, heads)."""
-        shape = weights.shape[:2]
-        if (
-            len(self.visible) == 1
-        ):  # all layers at once: of short texts a call takes longer than its numbers
+        return (self.peaks if weights is self.item.weights else self._read(weights))[0]
+
+    @cached_property
+    def peaks(self) -> tuple[Numbers, NDArray[np.intp], NDArray[np.float32]]:
+        """The measure of each head, and the key and the size of each of its rows' largest gain."""
+        return self._read(self.item.weights)
+
+    def _read(self, weights: NDArray[np.floating]) -> tuple[Numbers, Any, Any]:
+        shape = weights.shape[:3]
+        if len(self.visible) == 1:  # of short texts a call takes longer than its numbers
             weights = weights.reshape(1, -1, *weights.shape[2:])
-        sums = np.zeros(weights.shape[:2])
+        sums, keys = np.zeros(weights.shape[:2]), np.zeros(weights.shape[:3], dtype=np.intp)
+        largest = np.zeros(weights.shape[:3], dtype=np.float32)
         step = max(AT_ONCE // self._links.size, 1)
         for layer, heads in enumerate(weights):
             for first in range(0, len(heads), step):
                 part = slice(first, first + step)
                 gains = self._gains(heads[part], layer)
+                keys[layer, part], largest[layer, part] = gains.argmax(axis=2), gains.max(axis=2)
                 gains *= gains > LEAST_GAIN
                 sums[layer, part] = gains.sum(axis=(1, 2), dtype=np.float64)
-        return sums.reshape(shape) / max(self.count, 1)
+        values = sums.reshape(shape[:2]) / max(self.count, 1)
+        return values, keys.reshape(shape), largest.reshape(shape)
 
     def place(self, layer: int, head: int) -> tuple[int, int]:
         """The query and the key of a head's link with the largest gain.
@@ -99,22 +109,17 @@ class WordLinks:
 
     def clear(self, layer: int, head: int) -> list[tuple[int, int]]:
         """The query and key of each row's largest gain, where it is clear; the largest first."""
-        gains = self._gains(self.item.weights[layer, head][None], layer)[0]
-        keys, rows = gains.argmax(axis=1), np.arange(len(gains))
-        largest, shares = gains[rows, keys], self.shares(layer, head)[rows, keys]
-        clear = (largest > CLEAR_GAIN) & (shares > CLEAR_SHARE)
+        keys, largest = (own[layer, head] for own in self.peaks[1:])
         order = np.argsort(-largest, kind="stable")
-        return [(int(row), int(keys[row])) for row in order if clear[row]]
+        order = order[largest[order] > CLEAR_GAIN]
+        shares = self.shares(layer, head, order)[np.arange(len(order)), keys[order]]
+        return [(int(row), int(keys[row])) for row in order[shares > CLEAR_SHARE]]
 
-    def shares(self, layer: int, head: int) -> NDArray[np.float32]:
-        """A head's weights without special tokens, each row made to sum to 1."""
-        weights = np.where(self._cells, self.item.weights[layer, head], 0)
+    def shares(self, layer: int, head: int, rows: Any = slice(None)) -> NDArray[np.float32]:
+        """A head's weights without special tokens, each row, or each of some, made to sum to 1."""
+        weights = np.where(self._cells[rows], self.item.weights[layer, head, rows], 0)
         mass = weights.sum(axis=-1, keepdims=True)
         return np.asarray(weights / np.where(mass > 0, mass, 1), dtype=np.float32)
-
-    def row_gains(self, layer: int, head: int) -> NDArray[np.float32]:
-        """The largest gain of each row."""
-        return np.asarray(self._gains(self.item.weights[layer, head][None], layer)[0].max(axis=1))
 
     def link(self, layer: int, head: int) -> tuple[str, str, float]:
         """The names of that link's query and key, and its weight."""

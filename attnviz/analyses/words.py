@@ -260,8 +260,10 @@ def merge_words(
     item: AttentionMap, query_text: str, key_text: str, words: Sequence[Token] | None = None
 ) -> AttentionMap:
     """The map over words; special tokens stay, rows keep their sums, punctuation is a word."""
-    queries = word_partition(item.query_tokens, query_text, words)
-    return merge(item, queries, word_partition(item.key_tokens, key_text, words))
+    sides = (item.query_tokens, query_text), (item.key_tokens, key_text)
+    queries = word_partition(*sides[0], words)
+    keys = queries if sides[0] == sides[1] else word_partition(*sides[1], words)
+    return merge(item, queries, keys)
 
 
 def merge_attention(attention: Attention) -> Attention:

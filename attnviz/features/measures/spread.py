@@ -22,7 +22,7 @@ from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink
 from attnviz.analyses.word_links import LEAST_MASS
 from attnviz.core.attention_map import AttentionMap, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import first_is_sink, run_of, text_places, without_first
+from attnviz.core.tokens import run_of, text_places, without_first
 from attnviz.features.measures import MEASURES
 
 ROUNDING = 0.01
@@ -137,7 +137,7 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
 
 
 def _likeness(subject: MeasuredMap) -> Numbers:
-    item = without_first(subject.item) if first_is_sink(subject.item) else subject.item
+    item = without_first(subject.item) if subject.first_is_sink else subject.item
     rows, keys = (run_of(text_places(side)) for side in (item.query_tokens, item.key_tokens))
     values = np.full(item.weights.shape[:2], np.nan)
     for layer, own in enumerate(kv_groups.groups_of(item, subject.group_sizes)):
