@@ -12,7 +12,7 @@ from attnviz.core.notices import hold, notices_to
 from attnviz.core.options import Choice, Options
 from attnviz.core.registry import DataKind
 from attnviz.renderers import Display
-from attnviz.renderers.reports import Data, Item
+from attnviz.renderers.reports import Data, Item, formats_of
 from attnviz.runs.outputs import Presentable
 from attnviz.runs.pipeline import Result, as_result
 from attnviz.runs.reporting import item_of
@@ -68,7 +68,7 @@ class CollectedReport:
     def __init__(self, command: str, kind: DataKind, options: Options) -> None:
         self.options, self.notes = options, dict[str, str]()
         self.findings = Findings(command, kind)
-        self.formats: tuple[str, ...] = ()  # nothing is written
+        self.formats = tuple(formats_of(kind))  # any may be saved later
 
     def add(self, result: Attention | Data | Item) -> None:
         self.findings.items.append(item_of(result, self.options))

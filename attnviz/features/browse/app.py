@@ -9,10 +9,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -21,6 +22,7 @@ from rich.text import Text
 from textual import containers, events, work
 from textual.app import App, ComposeResult, RenderResult
 from textual.binding import Binding
+from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.screen import ModalScreen
@@ -41,6 +43,32 @@ MOST_WRITTEN = 8_000  # characters of a line that is written
 ENDS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 HANDLED = *ENDS, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTOU, signal.SIGTTIN
 """Signals that textual and the app answer; what answered them before is put back."""
+
+
+class TerminalOutput:
+    """The terminal that textual's thread writes to; one that was closed takes all and shows none.
+
+    Else the thread would end, and the app would wait for ever for room in its queue.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self.fileno, self._file = file.fileno, file
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver with such an output."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._file: Any = TerminalOutput(self._file)
 
 
 class StateView(Widget):
@@ -126,7 +154,7 @@ class Browser(App[None], inherit_bindings=False):
     """
 
     def __init__(self, state: State) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.title = "attnviz browse"
         self.state, self.view, self.stage, self.began = state, StateView(), "", 0.0
         self.worker: Worker[None] | None = None  # what asks the model

@@ -31,6 +31,7 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
         "digits",
     ),
     also=("grid",),
+    python=["check"],
     draws={"overlay": "the weights of one head, or the mean over a layer, over the picture"},
 )
 def image(
