@@ -33,6 +33,14 @@ def widest(text: str) -> int:
     return max(map(cell_len, STYLE.sub("", text).splitlines()))
 
 
+def test_a_number_is_never_cut():
+    item = self_map(["responsible", "recognition"] * 8, 2, 4)
+    text = shown(attention_of(item), width=20)
+    arrows = [line for line in text.splitlines() if "→" in line]
+    assert len(arrows) > 8
+    assert len(re.findall(r"(?m)(^| )(\.\d\d|1\.0)$", text)) >= len(arrows)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 11, 15, 20, 26, 32, 40, 50, 60])
 def test_three_to_sixty_tokens_read_at_eighty_columns(count):

@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from attnviz.core.attention_map import Attention
@@ -29,7 +29,8 @@ class TextRenderer:
             self.count += 1
             if self.display.many:
                 console.print(Text(f"{printable(attention.id)}:", style="bold"))
-            console.print(Group(*part))
+            for line in part:
+                console.print(line)
         return console_text(console)
 
     def parts(self, attention: Attention, views: Views) -> Iterable[Iterable[RenderableType]]:
