@@ -284,7 +284,7 @@ class BlockStudy:
         return cls(item, attention.texts_of(item), start)
 
     def start(self, size: int = 1) -> LayerFolds:
-        """The folds of a layer of which so many heads share keys and values, before any block."""
+        """Empty folds for a layer; `size` query heads share each head of keys and values."""
         folds = deepcopy(self._declared.folds)
         folds[GROUPS] = replace(folds[GROUPS], size=size)  # type: ignore[type-var]
         return LayerFolds(folds)

@@ -31,7 +31,7 @@ class GroupFold:
     totals: Any = 0  # (2, groups, versions, size, size): divergences, and rows that have one
 
     def part(self, block: RowBlock) -> list[Numbers]:
-        """The sums of the groups of which this block has the last head."""
+        """The sums of each group whose last head is in this block."""
         group, sums = block.once(self, list[Any]), []
         if self.size > 1:
             sides = (side.reshape(-1, *side.shape[-1:]) for side in (block.sums, block.entropies))

@@ -54,7 +54,7 @@ class ExplainedOutputs:
         self.attention = self.note(self.attention)
 
     def note(self, attention: Attention) -> Attention:
-        """The attention with what is said of the outputs."""
+        """The attention with notes on the outputs."""
         if self.is_single and self.is_choice:
             attention = attention.with_maps(attention.maps, notes=(ONE_SCORE,))
         return note_outputs(attention, self.outputs)

@@ -224,7 +224,7 @@ def read_tiles(
         return None
     # Queries of zeros stand for unknown ones.
     coarse = scores and grid.is_pooled
-    parts = isinstance(grid.keys, region.TokenParts)  # of which few rows may be wanted
+    parts = isinstance(grid.keys, region.TokenParts)  # a reader may ask for few rows of them
     many = grid.keys.blocks > call.value.shape[-1]
     if not (links or coarse or many or parts) or not call.query.any():
         return None

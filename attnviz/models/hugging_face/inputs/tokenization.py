@@ -90,8 +90,8 @@ class TokenizedText:
 
     tokens: tuple[Token, ...]
     inputs: dict[str, list[int]]  # of the model, by name; a decoder's ids begin with its start
-    text: str = ""  # of a decoder, and what is to be said of it
-    notes: tuple[str, ...] = ()
+    text: str = ""  # what a decoder reads
+    notes: tuple[str, ...] = ()  # on that text
 
     @property
     def ids(self) -> list[int]:
