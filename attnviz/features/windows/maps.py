@@ -166,7 +166,7 @@ def _notes(reader: LayerReader) -> Iterator[str]:
     padded = [one.padded for one in reader.layers if one.padded >= 0.0005]
     if padded:
         yield (
-            f"up to {max(padded):.1%} of a layer's weights fall on padding at the picture's border: "
+            f"up to {max(padded):.1%} of a layer's weights fall on padding beside the picture: "
             "rows sum to what stays"
         )
     for why, count in reader.skipped.items():
