@@ -1,0 +1,260 @@
+"""A model of texts whose code calls no kernel of transformers, as a source of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.core.attention_map import (
+    PARTS,
+    SECOND_PART,
+    Attention,
+    AttentionMap,
+    Provenance,
+    typed_facts,
+)
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.lens_inputs import ValueVectors
+from attnviz.core.query import Query
+from attnviz.features.own_code.denoising import (
+    MOST_STEPS,
+    chosen_steps,
+    counts_of,
+    denoise,
+    tokens_at,
+)
+from attnviz.features.own_code.reading import Pass, Trial, layers_of, logits_of, watch_pass
+from attnviz.models import answer
+from attnviz.models.hugging_face.capture.capture import with_routes, without_cache
+from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE, MAP_BYTES, SIZES, Region
+from attnviz.models.hugging_face.inputs.chat import render_messages
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+from attnviz.models.hugging_face.inputs import tokenization
+from attnviz.models.hugging_face.inputs.generation import ends_of, new_text, start_token
+from attnviz.models.hugging_face.load.devices import running_errors
+from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.loaded_model import LoadedModel
+
+KEPT_BYTES = 2**28  # of the maps of all steps: more steps are not kept
+LACKS = {
+    "experiment": "its heads and links cannot be switched off, and no effect or gradient is known",
+    "trace_writers": "what each of its parts writes cannot be told apart",
+    "read_stream": "what each of its parts writes cannot be told apart",
+    "head_arithmetic": "the matrices of its heads are not known",
+    "head_outputs": "what each head puts out is not known",
+    "values": "the vectors that its weights add up are not known behind its own projections",
+}
+"""What cannot be asked of code that is seen from outside, by the question."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class OwnCodeModel(LoadedModel):
+    """A model whose attention is read as `watch` reads it; each text has a pass of its own."""
+
+    trial: Trial
+
+    @property
+    def mask_token(self) -> int | None:
+        """The token that stands for one to be written, if the model's files name one."""
+        return mask_token_of(self.model, self.tokenizer)
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """Each query's maps, or its error, in order; no text is padded."""
+        for query in queries:
+            with quiet():
+                one = answer(self._read, query)
+            yield one
+
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> str:
+        return render_messages(self.tokenizer, messages, self.name, tools=tools)
+
+    def values(self, query: Query) -> ValueVectors:
+        raise self._refusal("values")
+
+    def _ask(self, name: str, *arguments: Any, **how: Any) -> Any:
+        if name in LACKS:
+            raise self._refusal(name)
+        return None
+
+    def _refusal(self, name: str) -> UsageError:
+        return UsageError(
+            f"'{self.name}' runs code of its own that calls no attention kernel of transformers: "
+            f"{LACKS[name]}; its weights are, with --lens raw, rollout or flow"
+        )
+
+    def _read(self, query: Query) -> Attention:
+        if self.region.keep_qk or self.region.channels != "mean":
+            raise AttentionError(
+                f"'{self.name}' runs code of its own, and only its weights are seen: leave "
+                "--keep-qk, --scores and --channels out"
+            )
+        if self.max_new_tokens is not None and not (self.trial.causal or self.trial.two_stacks):
+            return self._denoise(query)
+        encoding = encode(self, query)
+        inputs = self.tensors(encoding.inputs, encoding.part)
+        return self._build(encoding, self._watch(encoding, inputs))
+
+    def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
+        given = LoadedModel.tensors(self, inputs, part)
+        if not self.trial.takes_mask:
+            given.pop("attention_mask", None)
+        return given
+
+    def _watch(self, encoding: EncodedQuery, inputs: Mapping[str, Any]) -> Pass:
+        longest = max(max(side) for side in encoding.sides.values())
+        return watch_pass(encoding.part, inputs, self._region_for(longest))
+
+    def _region_for(self, length: int) -> Region:
+        """What is asked for; of a long text as many blocks as its maps leave room for."""
+        most = self.region.max_size
+        if most is None:
+            fitting = (one for one in SIZES if 4 * self.trial.heads * one * one <= MAP_BYTES)
+            most = DEFAULT_SIZE if length <= DEFAULT_SIZE else next(fitting, SIZES[-1])
+        return replace(self.region, max_size=most)
+
+    def _build(self, encoding: EncodedQuery, seen: Pass) -> Attention:
+        captures, notes = layers_of(seen, encoding.part, encoding.sides)
+        return with_facts(encoding.build_attention(captures), [seen], notes)
+
+    def write_ids(self, inputs: Mapping[str, Any], most: int) -> list[int]:
+        """The ids of a text or a target, and of what is written, each time the likeliest token."""
+        import torch
+
+        ends, device = ends_of(self), self.model.device
+        name = "decoder_input_ids" if self.trial.two_stacks else "input_ids"
+        ids = [start_token(self.model)] if self.trial.two_stacks else inputs[name][0].tolist()
+        given = dict(inputs)
+        for _ in range(most):
+            given[name] = torch.tensor([ids], device=device)
+            if name == "input_ids" and "attention_mask" in given:
+                given["attention_mask"] = torch.ones_like(given[name])
+            ids.append(int(self._logits(given)[-1].argmax()))
+            if ids[-1] in ends:
+                break
+        return ids
+
+    def _logits(self, inputs: Mapping[str, Any]) -> Any:
+        """Scores of the vocabulary, (tokens, vocabulary), of one text."""
+        import torch
+
+        with running_errors(self.model), torch.no_grad():
+            return logits_of(self.model(**without_cache(self.model, inputs)))
+
+    def _denoise(self, query: Query) -> Attention:
+        """What a model that reads both ways writes behind a text, a map for each step."""
+        mask = self.mask_token
+        if mask is None or not self.can_generate:
+            lacks = "no head for tokens" if mask is not None else "names no mask token"
+            raise ModelError(
+                f"'{self.name}' reads both ways and {lacks}: it writes nothing, leave --generate out"
+            )
+        count, plain = self.max_new_tokens or 0, replace(self, max_new_tokens=None)
+        prompt = encode(plain, query)
+        text, ids = prompt.attention.text or "", list(prompt.ids("text"))
+        length = len(ids) + count
+        if self.limit is not None and length > self.limit:
+            raise InputError(
+                f"the prompt is {len(ids):,} tokens long and the model reads {self.limit:,}: "
+                f"--generate can be {max(self.limit - len(ids), 0)} at most"
+            )
+        size = min(self._region_for(length).max_size or length, length)
+        total = min(count, MOST_STEPS)
+        shown = chosen_steps(total, KEPT_BYTES // (4 * self.trial.heads * size**2))
+        passes = dict[int, Pass]()
+
+        def read(own: list[int], step: int) -> Any:
+            inputs = self.tensors(_inputs_of(prompt.inputs, own), self.model)
+            if step not in shown:
+                return self._logits(inputs)
+            passes[step] = watch_pass(self.model, inputs, self._region_for(length))
+            return logits_of(passes[step].output)
+
+        steps = denoise(read, ids, count, mask, one_before=writes_one_before(self.model))
+        whole = list(steps[-1].read)
+        for place, one in steps[-1].written.items():
+            whole[place] = one
+        output = new_text(self.tokenizer, ids, whole[len(ids) :])
+        if not output.strip():
+            raise ModelError("the model wrote nothing after this text: give another one")
+        new = tokenization.label_ids(self.tokenizer, whole[len(ids) :], output, before=text)
+        tokens = (*prompt.tokens["text"], *new)
+        own_mask = mask, tokenization.pieces_of(self.tokenizer, [mask])[0]
+        provenance = _described(self.provenance, prompt, count, total, own_mask[1], shown)
+        maps, notes = list[AttentionMap](), dict[str, None]()
+        for step, seen in passes.items():
+            named = tokens_at(steps[step], tokens, own_mask)
+            encoding = replace(
+                prompt, inputs=_inputs_of(prompt.inputs, whole), tokens={"text": named}
+            )
+            captures, more = layers_of(seen, self.model, encoding.sides)
+            one = encoding.build_attention(captures)
+            maps += (
+                replace(item, stream=f"step {step + 1} of {total} · {item.stream}")
+                for item in one.maps
+            )
+            notes |= dict.fromkeys((*one.provenance.notes, *more))
+        more = tuple(note for note in notes if note not in provenance.notes)
+        routes = dict.fromkeys(call.route for seen in passes.values() for call in seen.calls)
+        provenance = with_routes(
+            replace(provenance, notes=(*provenance.notes, *more)), routes
+        )
+        attention = Attention(
+            tuple(maps), provenance, text=text + output, **typed_facts(provenance)
+        )
+        return with_facts(attention, list(passes.values()), ())
+
+
+def with_facts(attention: Attention, passes: Sequence[Pass], notes: tuple[str, ...]) -> Attention:
+    """An attention with further notes, and how its weights were compared with the outputs."""
+    offs = [call.off for seen in passes for call in seen.calls if call.off is not None]
+    checked = {"checked": f"weights × values are the output to {max(offs):.1e}"} if offs else {}
+    return attention.with_maps(attention.maps, notes=notes, settings=checked)
+
+
+def _inputs_of(inputs: Mapping[str, Sequence[int]], ids: list[int]) -> dict[str, list[int]]:
+    """A prompt's inputs for more ids; masks and types of tokens go on as they end."""
+    longer = {name: [*row, *[row[-1]] * (len(ids) - len(row))] for name, row in inputs.items()}
+    return {**longer, "input_ids": ids}
+
+
+def _described(
+    provenance: Provenance, prompt: EncodedQuery, count: int, steps: int, mask: str, shown: list[int]
+) -> Provenance:
+    """The provenance of a text that was written in steps."""
+    each = counts_of(count, steps)
+    many = f"{each[-1]} or {each[0]}" if each[0] > each[-1] else str(each[0])
+    what = "token" if each[0] == 1 else "tokens"
+    notes = [
+        f"the output was written in {steps} steps, {many} {what} a step, each time those of the "
+        "largest probability (low-confidence remasking, greedy, one block); a map shows what was "
+        f"read at its step, where {mask} is not yet written"
+    ]
+    if len(shown) < steps:
+        notes.append(f"{len(shown)} of {steps} steps are shown, spread from the first to the last")
+    settings = {
+        PARTS: "prompt and output",
+        SECOND_PART: len(prompt.attention.text or ""),
+        "prompt tokens": len(prompt.ids("text")),
+        "output tokens": count,
+        "steps": steps,
+        "mask token": mask,
+    }
+    return replace(
+        provenance,
+        settings={**provenance.settings, **settings},
+        notes=(*provenance.notes, *notes),
+    )
+
+
+def mask_token_of(model: Any, tokenizer: Any) -> int | None:
+    """The mask token that a configuration names, or its tokenizer."""
+    names = (getattr(model.config, "mask_token_id", None), getattr(tokenizer, "mask_token_id", None))
+    return next((one for one in names if isinstance(one, int)), None)
+
+
+def writes_one_before(model: Any) -> bool:
+    """Whether a token is predicted at the place before it: so do models with Dream's interface."""
+    return hasattr(model, "diffusion_generate")
