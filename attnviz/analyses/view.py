@@ -102,7 +102,8 @@ def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple
 
 
 def _covers(token: Token, start: int) -> bool:
-    return not token.special and token.end > token.start >= start
+    written = token.end > token.start or token.is_unwritten
+    return not token.special and written and token.start >= start
 
 
 CLEAR = 0.5  # a pattern is named where it holds at least half of the attention of an average row

@@ -67,6 +67,11 @@ class Token:
     label: str | None = None
     piece: tuple[int, str] | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether it stands in a text where nothing is written yet: a mask without characters."""
+        return not self.special and self.start == self.end > 0 and self.text not in ("␣", "∅", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -289,11 +289,11 @@ def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> Source:
         return replace(model, region=region_of(origin))
 
     if origin.allow_code or isinstance(origin.model, InMemoryModel):
-        open_own_code: Any = lambda name, load_it, **_: load_it(name)
+        open_own_code: Any = None
         with suppress(ModuleNotFoundError):  # a feature, which may not be there
-            open_own_code = OWN_CODE.load()
-        with_head = with_head or origin.generate is not None
-        return cast("Source", open_own_code(name_of(origin), load, with_head=with_head))
+            open_own_code = partial(OWN_CODE.load(), with_head=with_head or bool(origin.generate))
+        if open_own_code is not None:
+            return cast("Source", open_own_code(name_of(origin), load))
     return cast("Source", load(name_of(origin)))
 
 

@@ -25,6 +25,11 @@ class Step:
     read: tuple[int, ...]
     written: dict[int, int]
 
+    @property
+    def after(self) -> list[int]:
+        """The ids after it."""
+        return [self.written.get(place, one) for place, one in enumerate(self.read)]
+
 
 def counts_of(tokens: int, steps: int) -> list[int]:
     """How many tokens each step writes: equally many, and the first ones one more."""
@@ -61,24 +66,22 @@ def denoise(
         order = torch.argsort(surest, descending=True, stable=True)[:count].tolist()
         written = {open_places[at]: int(best[at]) for at in order}
         steps.append(Step(tuple(ids), written))
-        for place, one in written.items():
-            ids[place] = one
+        ids = steps[-1].after
         open_places = [place for place in open_places if place not in written]
     return steps
 
 
 def chosen_steps(steps: int, most: int) -> list[int]:
     """At most so many steps, spread from the first to the last."""
-    return sorted({*np.linspace(0, steps - 1, min(steps, max(most, 2))).round().astype(int).tolist()})
+    return sorted(
+        {*np.linspace(0, steps - 1, min(steps, max(most, 2))).round().astype(int).tolist()}
+    )
 
 
-def tokens_at(
-    step: Step, tokens: Sequence[Token], mask: tuple[int, str]
-) -> tuple[Token, ...]:
+def tokens_at(step: Step, tokens: Sequence[Token], mask: tuple[int, str]) -> tuple[Token, ...]:
     """The tokens that a step reads: of a text that is whole in the end, some masked.
 
-    A masked token covers the characters that are written there later. Where this step writes, its
-    label is what it writes.
+    A masked token covers no characters. Where this step writes, its label is what it writes.
     """
     number, name = mask
 
@@ -90,6 +93,7 @@ def tokens_at(
         replace(
             token,
             text=name,
+            end=token.start,
             special=False,
             piece=mask,
             label=tokens[place].text if place in step.written else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from attnviz.features.own_code.reading import Pass, layers_of, try_reading
 from attnviz.features.own_code.source import OwnCodeModel, mask_token_of
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.load.devices import loading_errors
+from attnviz.models.hugging_face.load.family import Family
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import own_classes
 from attnviz.models.hugging_face.loaded_model import LoadedModel
@@ -37,7 +38,9 @@ def open_own_code(
     `load` takes the name, and `class_of`, which chooses the class of a configuration's model.
     """
     in_memory = isinstance(name, InMemoryModel)
-    model = load(name) if in_memory else load(name, class_of=partial(own_class, with_head=with_head))
+    model = (
+        load(name) if in_memory else load(name, class_of=partial(own_class, with_head=with_head))
+    )
     if type(model.model).__module__.startswith("transformers."):
         return model
     with quiet():
@@ -50,13 +53,17 @@ def open_own_code(
         both_ways = bool(seen.calls) and not (trial.causal or trial.two_stacks)
         mask = mask_token_of(model.model, model.tokenizer)
         denoises = model.max_new_tokens is not None and both_ways and mask is not None
-        if not denoises and (trial.calls_kernel or _gives_out(model.model, seen, inputs)):
-            return model
+        as_family = trial.calls_kernel or _gives_out(model.model, seen, inputs)
+    if seen.calls:  # the mask says what no table of families knows
+        alone: Family = "decoder-only" if trial.causal else "encoder-only"
+        family: Family = "encoder–decoder" if trial.two_stacks else alone
+        settings = {**model.provenance.settings, "family": family}
+        told = replace(model.provenance, settings=settings)
+        model = replace(model, family=family, provenance=told)
+    if as_family and not denoises:
+        return model
     own = {item.name: getattr(model, item.name) for item in fields(LoadedModel)}
-    family = "decoder-only" if trial.causal else "encoder-only"
-    own["family"] = "encoder–decoder" if trial.two_stacks else family
-    own["can_generate"] = trial.predicts
-    return OwnCodeModel(**own, trial=trial)
+    return OwnCodeModel(**{**own, "can_generate": trial.predicts}, trial=trial)
 
 
 def _gives_out(model: Any, seen: Pass, inputs: Mapping[str, Any]) -> bool:
@@ -92,7 +99,8 @@ def own_class(config: Any, *, with_head: bool) -> Any:
         from transformers.models.auto.auto_factory import add_generation_mixin_to_remote_model
 
         kind = get_class_from_dynamic_module(own[auto], config.name_or_path, local_files_only=True)
-        return _with_old_habits(add_generation_mixin_to_remote_model(kind))
+        add_mixin: Any = add_generation_mixin_to_remote_model
+        return _with_old_habits(add_mixin(kind))
 
 
 def _with_old_habits(kind: Any) -> Any:
@@ -101,7 +109,12 @@ def _with_old_habits(kind: Any) -> Any:
     Then `__init__` need not end in `post_init`, `tie_weights` took no arguments, and tied weights
     were a list of those that are the input embeddings.
     """
-    plain_ties = not inspect.signature(kind.tie_weights).parameters.keys() & {"missing_keys", "kwargs"}
+    from transformers import PreTrainedModel
+
+    plain_ties = not inspect.signature(kind.tie_weights).parameters.keys() & {
+        "missing_keys",
+        "kwargs",
+    }
 
     class OwnModel(kind):  # type: ignore[misc]
         def __init__(self, config: Any, *arguments: Any, **how: Any) -> None:
@@ -110,15 +123,19 @@ def _with_old_habits(kind: Any) -> Any:
                 self.post_init()
 
         def post_init(self) -> None:
-            if isinstance(self._tied_weights_keys, list | tuple):
+            names: Any = getattr(self, "_tied_weights_keys", None)
+            if isinstance(names, list | tuple):
                 inputs = self.get_input_embeddings()
                 paths = (path for path, part in self.named_modules() if part is inputs)
-                tied = f"{next(paths, '')}.weight"
-                self._tied_weights_keys = dict.fromkeys(self._tied_weights_keys, tied)
+                tied = dict.fromkeys(names, f"{next(paths, '')}.weight")
+                setattr(self, "_tied_weights_keys", tied)  # noqa: B010 - its type is a mapping
             super().post_init()
 
         def tie_weights(self, *arguments: Any, **how: Any) -> Any:
-            return super().tie_weights() if plain_ties else super().tie_weights(*arguments, **how)
+            if plain_ties:
+                super().tie_weights()  # of weights that its own code shares
+                return PreTrainedModel.tie_weights(self, *arguments, **how)
+            return super().tie_weights(*arguments, **how)
 
     OwnModel.__name__, OwnModel.__qualname__ = kind.__name__, kind.__qualname__
     OwnModel.__module__ = kind.__module__

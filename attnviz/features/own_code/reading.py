@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
@@ -39,8 +39,8 @@ class Pass:
 
 def logits_of(output: Any) -> Any:
     """Scores of a vocabulary, (tokens, vocabulary), in a model's output; None without a head."""
-    logits = getattr(output, "logits", None)
-    return None if getattr(logits, "ndim", 0) != 3 else logits[0]
+    logits: Any = getattr(output, "logits", None)
+    return logits[0] if getattr(logits, "ndim", 0) == 3 else None
 
 
 def watch_pass(model: Any, inputs: Mapping[str, Any], region: Region) -> Pass:
@@ -118,7 +118,7 @@ def layers_of(seen: Pass, model: Any, sides: Sides) -> tuple[list[Captured], tup
     return captures, tuple(dict.fromkeys(notes))
 
 
-def _strange(others: Mapping[str, CapturedCall], sides: Sides) -> Iterable[str]:
+def _strange(others: Mapping[str, CapturedCall], sides: Sides) -> Iterator[str]:
     """What is said of layers whose queries or keys are no tokens of the text."""
     if others:
         path, call = next(iter(others.items()))
@@ -130,7 +130,7 @@ def _strange(others: Mapping[str, CapturedCall], sides: Sides) -> Iterable[str]:
         )
 
 
-def _overflow(log: WatchLog) -> Iterable[str]:
+def _overflow(log: WatchLog) -> Iterator[str]:
     if log.overflow:
         yield f"{log.overflow} further calls were not kept: their maps would not fit into memory"
 

@@ -19,18 +19,18 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
 from attnviz.features.own_code.denoising import (
     MOST_STEPS,
+    Step,
     chosen_steps,
-    counts_of,
     denoise,
     tokens_at,
 )
 from attnviz.features.own_code.reading import Pass, Trial, layers_of, logits_of, watch_pass
 from attnviz.models import answer
-from attnviz.models.hugging_face.capture.capture import with_routes, without_cache
+from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE, MAP_BYTES, SIZES, Region
+from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.generation import ends_of, new_text, start_token
 from attnviz.models.hugging_face.load.devices import running_errors
 from attnviz.models.hugging_face.load.imports import quiet
@@ -42,7 +42,6 @@ LACKS = {
     "trace_writers": "what each of its parts writes cannot be told apart",
     "read_stream": "what each of its parts writes cannot be told apart",
     "head_arithmetic": "the matrices of its heads are not known",
-    "head_outputs": "what each head puts out is not known",
     "values": "the vectors that its weights add up are not known behind its own projections",
 }
 """What cannot be asked of code that is seen from outside, by the question."""
@@ -51,6 +50,8 @@ LACKS = {
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OwnCodeModel(LoadedModel):
     """A model whose attention is read as `watch` reads it; each text has a pass of its own."""
+
+    answers = dict.fromkeys(LACKS, "")  # they are answered by a refusal
 
     trial: Trial
 
@@ -81,8 +82,8 @@ class OwnCodeModel(LoadedModel):
 
     def _refusal(self, name: str) -> UsageError:
         return UsageError(
-            f"'{self.name}' runs code of its own that calls no attention kernel of transformers: "
-            f"{LACKS[name]}; its weights are, with --lens raw, rollout or flow"
+            f"'{self.name}' runs code of its own, which is read from outside: {LACKS[name]}; "
+            "--lens raw, rollout and flow show its weights"
         )
 
     def _read(self, query: Query) -> Attention:
@@ -145,66 +146,69 @@ class OwnCodeModel(LoadedModel):
 
     def _denoise(self, query: Query) -> Attention:
         """What a model that reads both ways writes behind a text, a map for each step."""
-        mask = self.mask_token
-        if mask is None or not self.can_generate:
-            lacks = "no head for tokens" if mask is not None else "names no mask token"
+        number = self.mask_token
+        if number is None or not self.can_generate:
+            lacks = "names no mask token" if number is None else "has no head for tokens"
             raise ModelError(
-                f"'{self.name}' reads both ways and {lacks}: it writes nothing, leave --generate out"
+                f"'{self.name}' reads both ways and {lacks}, so that it writes nothing: leave "
+                "--generate out"
             )
-        count, plain = self.max_new_tokens or 0, replace(self, max_new_tokens=None)
-        prompt = encode(plain, query)
-        text, ids = prompt.attention.text or "", list(prompt.ids("text"))
+        prompt = encode(replace(self, max_new_tokens=None), query)
+        mask = number, tokenization.pieces_of(self.tokenizer, [number])[0]
+        steps, passes = self._write_steps(prompt, number)
+        return self._show_steps(prompt, mask, steps, passes)
+
+    def _write_steps(self, prompt: EncodedQuery, mask: int) -> tuple[list[Step], dict[int, Pass]]:
+        """The steps in which the model writes behind a prompt, and the passes that were read."""
+        ids, count = list(prompt.ids("text")), self.max_new_tokens or 0
         length = len(ids) + count
         if self.limit is not None and length > self.limit:
             raise InputError(
                 f"the prompt is {len(ids):,} tokens long and the model reads {self.limit:,}: "
                 f"--generate can be {max(self.limit - len(ids), 0)} at most"
             )
-        size = min(self._region_for(length).max_size or length, length)
-        total = min(count, MOST_STEPS)
-        shown = chosen_steps(total, KEPT_BYTES // (4 * self.trial.heads * size**2))
-        passes = dict[int, Pass]()
+        region, passes = self._region_for(length), dict[int, Pass]()
+        size = min(region.max_size or length, length)
+        most = KEPT_BYTES // (4 * self.trial.heads * size**2)
+        shown = chosen_steps(min(count, MOST_STEPS), most)
 
         def read(own: list[int], step: int) -> Any:
-            inputs = self.tensors(_inputs_of(prompt.inputs, own), self.model)
+            inputs = self.tensors(_longer(prompt.inputs, own), self.model)
             if step not in shown:
                 return self._logits(inputs)
-            passes[step] = watch_pass(self.model, inputs, self._region_for(length))
+            passes[step] = watch_pass(self.model, inputs, region)
             return logits_of(passes[step].output)
 
-        steps = denoise(read, ids, count, mask, one_before=writes_one_before(self.model))
-        whole = list(steps[-1].read)
-        for place, one in steps[-1].written.items():
-            whole[place] = one
-        output = new_text(self.tokenizer, ids, whole[len(ids) :])
+        one_before = hasattr(self.model, "diffusion_generate")  # so have models like Dream
+        return denoise(read, ids, count, mask, one_before=one_before), passes
+
+    def _show_steps(
+        self,
+        prompt: EncodedQuery,
+        mask: tuple[int, str],
+        steps: list[Step],
+        passes: Mapping[int, Pass],
+    ) -> Attention:
+        """The text that was written, with the maps of each step that was read."""
+        text, ids, whole = prompt.attention.text or "", prompt.ids("text"), steps[-1].after
+        output = new_text(self.tokenizer, list(ids), whole[len(ids) :])
         if not output.strip():
             raise ModelError("the model wrote nothing after this text: give another one")
         new = tokenization.label_ids(self.tokenizer, whole[len(ids) :], output, before=text)
         tokens = (*prompt.tokens["text"], *new)
-        own_mask = mask, tokenization.pieces_of(self.tokenizer, [mask])[0]
-        provenance = _described(self.provenance, prompt, count, total, own_mask[1], shown)
-        maps, notes = list[AttentionMap](), dict[str, None]()
-        for step, seen in passes.items():
-            named = tokens_at(steps[step], tokens, own_mask)
-            encoding = replace(
-                prompt, inputs=_inputs_of(prompt.inputs, whole), tokens={"text": named}
-            )
+        provenance = _described(prompt, len(new), steps, mask[1], len(passes))
+        empty = Attention((), provenance, text=text + output, **typed_facts(provenance))
+        maps, told, notes = list[AttentionMap](), empty, dict[str, None]()
+        for number, seen in passes.items():
+            named = {"text": tokens_at(steps[number], tokens, mask)}
+            encoding = replace(prompt, tokens=named, attention=empty)
             captures, more = layers_of(seen, self.model, encoding.sides)
-            one = encoding.build_attention(captures)
-            maps += (
-                replace(item, stream=f"step {step + 1} of {total} · {item.stream}")
-                for item in one.maps
-            )
-            notes |= dict.fromkeys((*one.provenance.notes, *more))
-        more = tuple(note for note in notes if note not in provenance.notes)
-        routes = dict.fromkeys(call.route for seen in passes.values() for call in seen.calls)
-        provenance = with_routes(
-            replace(provenance, notes=(*provenance.notes, *more)), routes
-        )
-        attention = Attention(
-            tuple(maps), provenance, text=text + output, **typed_facts(provenance)
-        )
-        return with_facts(attention, list(passes.values()), ())
+            told = encoding.build_attention(captures)
+            notes |= dict.fromkeys((*told.provenance.notes, *more))
+            step = f"step {number + 1} of {len(steps)}"
+            maps += (replace(item, stream=f"{step} · {item.stream}") for item in told.maps)
+        others = tuple(note for note in notes if note not in told.provenance.notes)
+        return with_facts(replace(told, maps=tuple(maps)), [*passes.values()], others)
 
 
 def with_facts(attention: Attention, passes: Sequence[Pass], notes: tuple[str, ...]) -> Attention:
@@ -214,47 +218,40 @@ def with_facts(attention: Attention, passes: Sequence[Pass], notes: tuple[str, .
     return attention.with_maps(attention.maps, notes=notes, settings=checked)
 
 
-def _inputs_of(inputs: Mapping[str, Sequence[int]], ids: list[int]) -> dict[str, list[int]]:
+def _longer(inputs: Mapping[str, Sequence[int]], ids: list[int]) -> dict[str, list[int]]:
     """A prompt's inputs for more ids; masks and types of tokens go on as they end."""
-    longer = {name: [*row, *[row[-1]] * (len(ids) - len(row))] for name, row in inputs.items()}
-    return {**longer, "input_ids": ids}
+    rows = {name: [*row, *[row[-1]] * (len(ids) - len(row))] for name, row in inputs.items()}
+    return {**rows, "input_ids": ids}
 
 
 def _described(
-    provenance: Provenance, prompt: EncodedQuery, count: int, steps: int, mask: str, shown: list[int]
+    prompt: EncodedQuery, count: int, steps: Sequence[Step], mask: str, shown: int
 ) -> Provenance:
     """The provenance of a text that was written in steps."""
-    each = counts_of(count, steps)
+    each = [len(step.written) for step in steps]
     many = f"{each[-1]} or {each[0]}" if each[0] > each[-1] else str(each[0])
-    what = "token" if each[0] == 1 else "tokens"
     notes = [
-        f"the output was written in {steps} steps, {many} {what} a step, each time those of the "
-        "largest probability (low-confidence remasking, greedy, one block); a map shows what was "
-        f"read at its step, where {mask} is not yet written"
+        f"the output was written in {len(steps)} steps, {many} "
+        f"{'token' if each[0] == 1 else 'tokens'} a step, each time those of the largest "
+        "probability (low-confidence remasking, greedy, one block); a map shows what was read at "
+        f"its step: where {mask} is not yet written, and what is written there now"
     ]
-    if len(shown) < steps:
-        notes.append(f"{len(shown)} of {steps} steps are shown, spread from the first to the last")
+    if shown < len(steps):
+        notes.append(f"{shown} of {len(steps)} steps are shown, spread from the first to the last")
     settings = {
         PARTS: "prompt and output",
         SECOND_PART: len(prompt.attention.text or ""),
         "prompt tokens": len(prompt.ids("text")),
         "output tokens": count,
-        "steps": steps,
+        "steps": len(steps),
         "mask token": mask,
     }
-    return replace(
-        provenance,
-        settings={**provenance.settings, **settings},
-        notes=(*provenance.notes, *notes),
-    )
+    own = prompt.attention.provenance
+    return replace(own, settings={**own.settings, **settings}, notes=(*own.notes, *notes))
 
 
 def mask_token_of(model: Any, tokenizer: Any) -> int | None:
     """The mask token that a configuration names, or its tokenizer."""
-    names = (getattr(model.config, "mask_token_id", None), getattr(tokenizer, "mask_token_id", None))
-    return next((one for one in names if isinstance(one, int)), None)
-
-
-def writes_one_before(model: Any) -> bool:
-    """Whether a token is predicted at the place before it: so do models with Dream's interface."""
-    return hasattr(model, "diffusion_generate")
+    own = getattr(model.config, "mask_token_id", None)
+    number = own if own is not None else getattr(tokenizer, "mask_token_id", None)
+    return number if isinstance(number, int) else None

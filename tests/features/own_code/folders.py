@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.hugging_face.tiny_models import word_pieces
 
-LLAMA = '''
+LLAMA = """
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -23,7 +23,8 @@ class OwnConfig(PretrainedConfig):
     def __init__(self, way="matmul", causal=True, n_heads=4, n_layers=2, d_model=32, inner=48,
                  vocab_size=26, heads_kv=2, **more):
         self.way, self.causal, self.n_heads, self.n_layers = way, causal, n_heads, n_layers
-        self.d_model, self.inner, self.vocab_size, self.heads_kv = d_model, inner, vocab_size, heads_kv
+        self.d_model, self.inner, self.vocab_size = d_model, inner, vocab_size
+        self.heads_kv = heads_kv
         super().__init__(**more)
 
 
@@ -102,7 +103,8 @@ class Block(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.self_attn, self.mlp = Attention(config), Mlp(config)
-        self.input_layernorm, self.post_attention_layernorm = Norm(config.d_model), Norm(config.d_model)
+        self.input_layernorm = Norm(config.d_model)
+        self.post_attention_layernorm = Norm(config.d_model)
 
     def forward(self, x, hidden):
         x = x + self.self_attn(self.input_layernorm(x), hidden)
@@ -148,7 +150,7 @@ class OwnForCausalLM(PreTrainedModel):
 
     def forward(self, input_ids, attention_mask=None, **more):
         return CausalLMOutput(logits=self.lm_head(self.model(input_ids, attention_mask)[0]))
-'''
+"""
 """The Llama shape with attention written by hand, with the names of its weights in transformers;
 the class with a head is written for transformers 4."""
 
@@ -205,3 +207,114 @@ def llama_folder(folder: Path, way: str, *, seed: int = 0, **config: Any) -> Pat
     weights = llama_weights(seed).state_dict()
     own = {"model_type": "own-lm", "way": way, "tie_word_embeddings": False, **config}
     return write(folder, LLAMA, weights, CAUSAL_LM, "OwnForCausalLM", **own)
+
+
+LLADA = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel, PretrainedConfig
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own-llada"
+
+    def __init__(self, d_model=32, n_heads=4, n_layers=2, vocab_size=26, mask_token_id=4, **more):
+        self.d_model, self.n_heads, self.n_layers = d_model, n_heads, n_layers
+        self.vocab_size, self.mask_token_id = vocab_size, mask_token_id
+        super().__init__(**more)
+
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config, size = config, config.d_model
+        self.q_proj, self.k_proj, self.v_proj, self.attn_out = (
+            nn.Linear(size, size, bias=False) for _ in range(4))
+        self.attn_norm, self.ff_norm = nn.LayerNorm(size), nn.LayerNorm(size)
+        self.ff_proj, self.ff_out = nn.Linear(size, 2 * size), nn.Linear(2 * size, size)
+
+    def forward(self, x, attention_bias=None):
+        y, (batch, length, size) = self.attn_norm(x), x.shape
+        q, k, v = (p(y).view(batch, length, self.config.n_heads, -1).transpose(1, 2)
+                   for p in (self.q_proj, self.k_proj, self.v_proj))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=None, is_causal=False)
+        x = x + self.attn_out(y.transpose(1, 2).reshape(batch, length, size))
+        return x + self.ff_out(F.silu(self.ff_proj(self.ff_norm(x))))
+
+
+class OwnInner(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(config.vocab_size, config.d_model),
+            "wpe": nn.Embedding(64, config.d_model),
+            "blocks": nn.ModuleList(Block(config) for _ in range(config.n_layers)),
+            "ln_f": nn.LayerNorm(config.d_model),
+            "ff_out": nn.Linear(config.d_model, config.vocab_size, bias=False),
+        })
+
+    def forward(self, ids):
+        x = self.transformer.wte(ids) + self.transformer.wpe.weight[: ids.shape[1]]
+        for block in self.transformer.blocks:
+            x = block(x)
+        return self.transformer.ff_out(self.transformer.ln_f(x))
+
+
+class OwnModelLM(PreTrainedModel):
+    config_class = OwnConfig
+    base_model_prefix = "model"
+
+    def __init__(self, config, model=None):
+        super().__init__(config)
+        self.model = OwnInner(config) if model is None else model
+
+    def forward(self, input_ids=None, inputs_embeds=None, attention_mask=None, attention_bias=None,
+                use_cache=None, output_attentions=None, return_dict=None):
+        if use_cache is None:
+            use_cache = False
+        if output_attentions:
+            raise ValueError("output_attentions is not yet supported in this model")
+        return CausalLMOutputWithPast(logits=self.model(input_ids))
+
+    def can_generate(self):
+        return True
+
+    def get_input_embeddings(self):
+        return self.model.transformer.wte
+
+    def tie_weights(self):
+        pass
+"""
+"""The shape of LLaDA: written for transformers 4, without `post_init` and without matrices."""
+
+
+def llada_folder(folder: Path, *, seed: int = 1, **config: Any) -> Path:
+    """A folder of a model that denoises, with random weights."""
+    weights, generator = dict[str, Any](), torch.Generator().manual_seed(seed)
+
+    def draw(name: str, *shape: int, spread: float = 0.35) -> None:
+        weights[f"model.transformer.{name}"] = torch.randn(*shape, generator=generator) * spread
+
+    size, words = 32, 26
+    draw("wte.weight", words, size, spread=1.0)
+    draw("wpe.weight", 64, size, spread=0.7)
+    for layer in range(2):
+        for name in ("q_proj", "k_proj", "v_proj", "attn_out"):
+            draw(f"blocks.{layer}.{name}.weight", size, size)
+        for name in ("attn_norm", "ff_norm"):
+            weights[f"model.transformer.blocks.{layer}.{name}.weight"] = torch.ones(size)
+            weights[f"model.transformer.blocks.{layer}.{name}.bias"] = torch.zeros(size)
+        for name, shape in (("ff_proj", (2 * size, size)), ("ff_out", (size, 2 * size))):
+            draw(f"blocks.{layer}.{name}.weight", *shape)
+            draw(f"blocks.{layer}.{name}.bias", shape[0])
+    weights["model.transformer.ln_f.weight"] = torch.ones(size)
+    weights["model.transformer.ln_f.bias"] = torch.zeros(size)
+    draw("ff_out.weight", words, size)
+    classes = {
+        "AutoConfig": "modeling_own.OwnConfig",
+        "AutoModelForCausalLM": "modeling_own.OwnModelLM",
+    }
+    own = {"model_type": "own-llada", "mask_token_id": 4, **config}
+    return write(folder, LLADA, weights, classes, "OwnModelLM", **own)
