@@ -23,6 +23,8 @@ a maximum over heads to more), or a "signed" number around 0, NaN where it has n
 IMPLIED, MEAN_CHANNEL = "implied", "mean over channels"
 """The stream of layers that have no attention but amount to a signed matrix, and the one head of
 those that mix channel by channel."""
+SIMILARITY = "similarity"
+"""The stream of late interaction: cosines of a query's and a document's tokens, no attention."""
 
 _CALL = re.compile(r"(call \d+|step \d+ of \d+) · (.+)")
 _LAYER_OF_CALL = re.compile(r"(?:(.+) · )?(call(?= \d+$)|step(?= \d+ of \d+$)) .+")
@@ -70,7 +72,8 @@ class Token:
     @property
     def is_unwritten(self) -> bool:
         """Whether it stands in a text where nothing is written yet: a mask without characters."""
-        return not self.special and self.start == self.end > 0 and self.text not in ("␣", "∅", "")
+        spelt = any(map(str.isalnum, self.text))  # a mark of a space covers nothing either
+        return spelt and not self.special and self.start == self.end > 0
 
 
 @dataclass(frozen=True, slots=True)

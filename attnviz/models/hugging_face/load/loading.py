@@ -243,10 +243,11 @@ def _check_known(config: Mapping[str, Any], name: str) -> None:
     if kind in CONFIG_MAPPING:
         return
     if "auto_map" in config:
-        runs = in_words(list(own_files(own_classes(config))), "and")
+        files = list(own_files(own_classes(config)))
+        runs = f", in {in_words(files, 'and')}" if files else ""
         raise ModelError(
-            f"'{name}' needs Python code that comes with it (architecture '{kind}'"
-            f"{runs and f', in {runs}'}): give --allow code if you trust it"
+            f"'{name}' needs Python code that comes with it (architecture '{kind}'{runs}): give "
+            "--allow code if you trust it"
         )
     raise ModelError(
         f"transformers {transformers.__version__} does not know the architecture '{kind}' of "
