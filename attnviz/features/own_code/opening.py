@@ -16,7 +16,7 @@ import numpy as np
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.options import InMemoryModel
-from attnviz.features.own_code.reading import Pass, layers_of, try_reading
+from attnviz.features.own_code.reading import WatchedPass, layers_of, try_reading
 from attnviz.features.own_code.source import OwnCodeModel, mask_token_of
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.load.devices import loading_errors
@@ -66,7 +66,7 @@ def open_own_code(
     return OwnCodeModel(**{**own, "can_generate": trial.predicts}, trial=trial)
 
 
-def _gives_out(model: Any, seen: Pass, inputs: Mapping[str, Any]) -> bool:
+def _gives_out(model: Any, seen: WatchedPass, inputs: Mapping[str, Any]) -> bool:
     """Whether a model of a single stack gives out the weights that it was seen to use, if any."""
     length = inputs["input_ids"].shape[1]
     sides = {"self": (length, length)}

@@ -28,7 +28,7 @@ _ONE_AT_A_TIME = RLock()  # only one thread can watch: others take turns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
+class WatchedPass:
     """What was seen of a pass over one text, and what the model returned."""
 
     calls: tuple[CapturedCall, ...]  # in order, each with all heads
@@ -43,7 +43,7 @@ def logits_of(output: Any) -> Any:
     return logits[0] if getattr(logits, "ndim", 0) == 3 else None
 
 
-def watch_pass(model: Any, inputs: Mapping[str, Any], region: Region) -> Pass:
+def watch_pass(model: Any, inputs: Mapping[str, Any], region: Region) -> WatchedPass:
     """Run a model on one text, and read every attention in it; compiled code runs uncompiled."""
     import torch
 
@@ -61,7 +61,7 @@ def watch_pass(model: Any, inputs: Mapping[str, Any], region: Region) -> Pass:
     by_call = dict[tuple[str, int], list[CapturedCall]]()
     for one in log.captures:
         by_call.setdefault((one.path, one.call), []).append(one)
-    return Pass(tuple(map(_join_heads, by_call.values())), log, request, output)
+    return WatchedPass(tuple(map(_join_heads, by_call.values())), log, request, output)
 
 
 def _join_heads(items: Sequence[CapturedCall]) -> CapturedCall:
@@ -78,7 +78,9 @@ def _join_heads(items: Sequence[CapturedCall]) -> CapturedCall:
     )
 
 
-def layers_of(seen: Pass, model: Any, sides: Sides) -> tuple[list[Captured], tuple[str, ...]]:
+def layers_of(
+    seen: WatchedPass, model: Any, sides: Sides
+) -> tuple[list[Captured], tuple[str, ...]]:
     """The streams' layers of a pass, and notes.
 
     Raises:
@@ -174,7 +176,7 @@ def _layer_names(calls: Sequence[CapturedCall]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class OwnCodeTrial:
     """What a pass over a few tokens showed.
 
     Attributes:
@@ -198,7 +200,7 @@ LENGTHS = (7, 5)
 """Tokens of a trial's text, and of its target."""
 
 
-def try_reading(model: Any, vocabulary: int) -> tuple[Trial, Pass, dict[str, Any]]:
+def try_reading(model: Any, vocabulary: int) -> tuple[OwnCodeTrial, WatchedPass, dict[str, Any]]:
     """Run a model on a few tokens: what that shows, and the pass and its inputs.
 
     Raises:
@@ -227,7 +229,7 @@ def try_reading(model: Any, vocabulary: int) -> tuple[Trial, Pass, dict[str, Any
             except AttnvizError:
                 raise error from None
     alike = [one for one in seen.calls if one.sides == (LENGTHS[0], LENGTHS[0])]
-    trial = Trial(
+    trial = OwnCodeTrial(
         bool(kernels),
         takes_mask,
         two_stacks,

@@ -24,7 +24,13 @@ from attnviz.features.own_code.denoising import (
     denoise,
     tokens_at,
 )
-from attnviz.features.own_code.reading import Pass, Trial, layers_of, logits_of, watch_pass
+from attnviz.features.own_code.reading import (
+    WatchedPass,
+    OwnCodeTrial,
+    layers_of,
+    logits_of,
+    watch_pass,
+)
 from attnviz.models import answer
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE, MAP_BYTES, SIZES, Region
@@ -53,7 +59,7 @@ class OwnCodeModel(LoadedModel):
 
     answers = dict.fromkeys(LACKS, "")  # they are answered by a refusal
 
-    trial: Trial
+    trial: OwnCodeTrial
 
     @property
     def mask_token(self) -> int | None:
@@ -104,7 +110,7 @@ class OwnCodeModel(LoadedModel):
             given.pop("attention_mask", None)
         return given
 
-    def _watch(self, encoding: EncodedQuery, inputs: Mapping[str, Any]) -> Pass:
+    def _watch(self, encoding: EncodedQuery, inputs: Mapping[str, Any]) -> WatchedPass:
         longest = max(max(side) for side in encoding.sides.values())
         return watch_pass(encoding.part, inputs, self._region_for(longest))
 
@@ -116,7 +122,7 @@ class OwnCodeModel(LoadedModel):
             most = DEFAULT_SIZE if length <= DEFAULT_SIZE else next(fitting, SIZES[-1])
         return replace(self.region, max_size=most)
 
-    def _build(self, encoding: EncodedQuery, seen: Pass) -> Attention:
+    def _build(self, encoding: EncodedQuery, seen: WatchedPass) -> Attention:
         captures, notes = layers_of(seen, encoding.part, encoding.sides)
         return with_facts(encoding.build_attention(captures), [seen], notes)
 
@@ -158,7 +164,9 @@ class OwnCodeModel(LoadedModel):
         steps, passes = self._write_steps(prompt, number)
         return self._show_steps(prompt, mask, steps, passes)
 
-    def _write_steps(self, prompt: EncodedQuery, mask: int) -> tuple[list[Step], dict[int, Pass]]:
+    def _write_steps(
+        self, prompt: EncodedQuery, mask: int
+    ) -> tuple[list[Step], dict[int, WatchedPass]]:
         """The steps in which the model writes behind a prompt, and the passes that were read."""
         ids, count = list(prompt.ids("text")), self.max_new_tokens or 0
         length = len(ids) + count
@@ -167,7 +175,7 @@ class OwnCodeModel(LoadedModel):
                 f"the prompt is {len(ids):,} tokens long and the model reads {self.limit:,}: "
                 f"--generate can be {max(self.limit - len(ids), 0)} at most"
             )
-        region, passes = self._region_for(length), dict[int, Pass]()
+        region, passes = self._region_for(length), dict[int, WatchedPass]()
         size = min(region.max_size or length, length)
         most = KEPT_BYTES // (4 * self.trial.heads * size**2)
         shown = chosen_steps(min(count, MOST_STEPS), most)
@@ -187,7 +195,7 @@ class OwnCodeModel(LoadedModel):
         prompt: EncodedQuery,
         mask: tuple[int, str],
         steps: list[Step],
-        passes: Mapping[int, Pass],
+        passes: Mapping[int, WatchedPass],
     ) -> Attention:
         """The text that was written, with the maps of each step that was read."""
         text, ids, whole = prompt.attention.text or "", prompt.ids("text"), steps[-1].after
@@ -211,7 +219,9 @@ class OwnCodeModel(LoadedModel):
         return with_facts(replace(told, maps=tuple(maps)), [*passes.values()], others)
 
 
-def with_facts(attention: Attention, passes: Sequence[Pass], notes: tuple[str, ...]) -> Attention:
+def with_facts(
+    attention: Attention, passes: Sequence[WatchedPass], notes: tuple[str, ...]
+) -> Attention:
     """An attention with further notes, and how its weights were compared with the outputs."""
     offs = [call.off for seen in passes for call in seen.calls if call.off is not None]
     checked = {"checked": f"weights × values are the output to {max(offs):.1e}"} if offs else {}
