@@ -104,8 +104,7 @@ def _prepare() -> None:
     import torch
     import transformers
 
-    import attnviz.commands.attend
-    import attnviz.models.hugging_face.text_model
+    import attnviz.commands.attend  # noqa: F401
     import tests.families.trial  # noqa: F401
 
     torch.set_num_threads(1)  # a process with threads cannot be forked
@@ -115,7 +114,7 @@ def _prepare() -> None:
 
 
 def _child(name: str, pipe: Connection) -> None:
-    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     from tests.families.trial import try_type
     from tests.families.types_of import find_type

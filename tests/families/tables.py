@@ -25,7 +25,13 @@ def turn(names: Sequence[str], number: int) -> list[str]:
 
 def line(row: Row) -> str:
     """A line of the table."""
-    off = "—" if row.difference is None else "0" if row.difference <= NEAR else f"{row.difference:.0e}"  # noqa: E501
+    off = (
+        "—"
+        if row.difference is None
+        else "0"
+        if row.difference <= NEAR
+        else f"{row.difference:.0e}"
+    )
     result = row.status if row.attention or row.status != "works" else "works, no softmax"
     reads = "—" if row.kind == "part" else row.kind
     cells = f"`{row.name}`", reads, result, row.route, row.streams, off, row.reason
