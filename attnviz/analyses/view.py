@@ -102,8 +102,8 @@ def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple
 
 
 def _covers(token: Token, start: int) -> bool:
-    written = token.end > token.start or token.is_unwritten
-    return not token.special and written and token.start >= start
+    has_place = token.end > token.start or token.is_unwritten
+    return not token.special and has_place and token.start >= start
 
 
 CLEAR = 0.5  # a pattern is named where it holds at least half of the attention of an average row

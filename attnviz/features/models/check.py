@@ -206,7 +206,7 @@ def _own_code_facts(
         return {}
     kind = (entries.get("architectures") or [next(iter(models.values())).rpartition(".")[2]])[0]
     numbers = checkpoint.numbers if checkpoint else 0
-    pickled = "" if weights.startswith("model.safetensors") else "pickle,"
+    pickle = "" if weights.startswith("model.safetensors") else "pickle,"
     return {
         "model": name,
         "architecture": f"{kind} ({entries['model_type']})",
@@ -215,7 +215,7 @@ def _own_code_facts(
         "runs": [f"{file} ({kinds})" for file, kinds in loading.own_files(classes).items()],
         "tried on": "nothing: code of a model runs only with --allow code",
         "weights": weights,
-        "needs": f"--allow {pickled}code",
+        "needs": f"--allow {pickle}code",
         "stored as": ", ".join(checkpoint.dtypes if checkpoint else ()),
         "parameters": numbers,
         "bytes in float32": numbers * BYTES["float32"],

@@ -64,10 +64,10 @@ def denoise(
         shares[:, mask] = -1
         surest, best = shares.max(-1)
         order = torch.argsort(surest, descending=True, stable=True)[:count].tolist()
-        written = {open_places[at]: int(best[at]) for at in order}
-        steps.append(Step(tuple(ids), written))
+        new = {open_places[at]: int(best[at]) for at in order}
+        steps.append(Step(tuple(ids), new))
         ids = steps[-1].after
-        open_places = [place for place in open_places if place not in written]
+        open_places = [place for place in open_places if place not in new]
     return steps
 
 

@@ -45,37 +45,37 @@ def open_own_code(
         return model
     with quiet():
         try:
-            trial, seen, inputs = try_reading(model.model, model.vocabulary)
+            trial, reading, inputs = try_reading(model.model, model.vocabulary)
         except AttnvizError:
             if in_memory:  # it may ask for other inputs than those of a trial
                 return model
             raise
-        both_ways = bool(seen.calls) and not (trial.causal or trial.two_stacks)
+        both_ways = bool(reading.calls) and not (trial.causal or trial.two_stacks)
         mask = mask_token_of(model.model, model.tokenizer)
         denoises = model.max_new_tokens is not None and both_ways and mask is not None
-        as_family = trial.calls_kernel or _gives_out(model.model, seen, inputs)
-    if seen.calls:  # the mask says what no table of families knows
+        as_family = trial.calls_kernel or _gives_out(model.model, reading, inputs)
+    if reading.calls:  # the mask says what no table of families knows
         alone: Family = "decoder-only" if trial.causal else "encoder-only"
         family: Family = "encoder–decoder" if trial.two_stacks else alone
         settings = {**model.provenance.settings, "family": family}
-        told = replace(model.provenance, settings=settings)
-        model = replace(model, family=family, provenance=told)
+        provenance = replace(model.provenance, settings=settings)
+        model = replace(model, family=family, provenance=provenance)
     if as_family and not denoises:
         return model
     own = {item.name: getattr(model, item.name) for item in fields(LoadedModel)}
     return OwnCodeModel(**{**own, "can_generate": trial.predicts}, trial=trial)
 
 
-def _gives_out(model: Any, seen: WatchedPass, inputs: Mapping[str, Any]) -> bool:
+def _gives_out(model: Any, reading: WatchedPass, inputs: Mapping[str, Any]) -> bool:
     """Whether a model of a single stack gives out the weights that it was seen to use, if any."""
     length = inputs["input_ids"].shape[1]
     sides = {"self": (length, length)}
     if "decoder_input_ids" in inputs:
         return False
     try:
-        given = capture(model, inputs, sides, with_mixers=True)
-        used = layers_of(seen, model, sides)[0] if seen.calls else given
-        pairs = zip(given, used, strict=True)
+        matrices = capture(model, inputs, sides, with_mixers=True)
+        weights = layers_of(reading, model, sides)[0] if reading.calls else matrices
+        pairs = zip(matrices, weights, strict=True)
         return all(np.allclose(one.weights, two.weights, 0, CLOSE) for one, two in pairs)
     except Exception:  # code of its own may raise anything where it is asked for its weights
         return False
@@ -86,14 +86,18 @@ def own_class(config: Any, *, with_head: bool) -> Any:
     own = {auto: one for auto, one in own_classes(vars(config)).items() if auto[:9] == "AutoModel"}
     if not own:
         return None
-    named = [
+    of_architecture = [
         auto
         for auto, one in own.items()
         if one.rpartition(".")[2] in (getattr(config, "architectures", None) or ())
     ]
     heads = [auto for auto in WITH_HEAD if auto in own]
-    order = [*(auto for auto in heads if auto in named), *heads] if with_head else ["AutoModel"]
-    auto = next(auto for auto in [*order, *named, *own] if auto in own)
+    order = (
+        [*(auto for auto in heads if auto in of_architecture), *heads]
+        if with_head
+        else ["AutoModel"]
+    )
+    auto = next(auto for auto in [*order, *of_architecture, *own] if auto in own)
     with loading_errors(config.name_or_path):
         from transformers.dynamic_module_utils import get_class_from_dynamic_module
         from transformers.models.auto.auto_factory import add_generation_mixin_to_remote_model
@@ -127,8 +131,8 @@ def _with_old_habits(kind: Any) -> Any:
             if isinstance(names, list | tuple):
                 inputs = self.get_input_embeddings()
                 paths = (path for path, part in self.named_modules() if part is inputs)
-                tied = dict.fromkeys(names, f"{next(paths, '')}.weight")
-                setattr(self, "_tied_weights_keys", tied)  # noqa: B010 - its type is a mapping
+                sources = dict.fromkeys(names, f"{next(paths, '')}.weight")
+                setattr(self, "_tied_weights_keys", sources)  # noqa: B010 - its type is a mapping
             super().post_init()
 
         def tie_weights(self, *arguments: Any, **how: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -79,7 +80,7 @@ def _join_heads(items: Sequence[CapturedCall]) -> CapturedCall:
 
 
 def layers_of(
-    seen: WatchedPass, model: Any, sides: Sides
+    reading: WatchedPass, model: Any, sides: Sides
 ) -> tuple[list[Captured], tuple[str, ...]]:
     """The streams' layers of a pass, and notes.
 
@@ -88,17 +89,16 @@ def layers_of(
     """
     by_stream: dict[str, list[CapturedCall]] = {stream: [] for stream in sides}
     others = dict[str, CapturedCall]()
-    for call in seen.calls:
+    for call in reading.calls:
         stream = _stream_of(call, sides)
         if stream is None:
             others[call.path] = call
         else:
             by_stream[stream].append(call)
     if not any(by_stream.values()):
-        raise AttentionError(
-            f"'{model.config.model_type}' runs code of its own: "
-            f"{next(_strange(others, sides), '') or next(reasons_for_none(seen.log, seen.request))}"
-        )
+        why = next(_strange(others, sides), "")
+        why = why or next(reasons_for_none(reading.log, reading.request))
+        raise AttentionError(f"'{model.config.model_type}' runs code of its own: {why}")
     captures = list[Captured]()
     for stream, calls in by_stream.items():
         names = _layer_names(calls)
@@ -113,9 +113,9 @@ def layers_of(
         )
     notes = (
         *_strange(others, sides),
-        *failures_of(seen.log),
-        *notes_on_reading(seen.calls, seen.log),
-        *_overflow(seen.log),
+        *failures_of(reading.log),
+        *notes_on_reading(reading.calls, reading.log),
+        *_overflow(reading.log),
     )
     return captures, tuple(dict.fromkeys(notes))
 
@@ -142,9 +142,9 @@ def _stream_of(call: CapturedCall, sides: Sides) -> str | None:
     fits = [stream for stream, side in sides.items() if side == call.sides]
     if len(fits) < 2:
         return fits[0] if fits else None
-    named = kernel.stream_of(call.path)
-    if named in fits:
-        return named
+    by_path_name = kernel.stream_of(call.path)
+    if by_path_name in fits:
+        return by_path_name
     if not call.same_input:
         return "cross" if "cross" in fits else None
     own = [stream for stream in fits if stream != "cross"]
@@ -168,11 +168,11 @@ def _layer_names(calls: Sequence[CapturedCall]) -> list[str]:
         return list(map(str, range(len(calls))))
     if len(calls) == len(paths):
         return names
-    by_path, met, numbered = dict(zip(paths, names, strict=True)), dict[str, int](), list[str]()
+    by_path, counts, several = dict(zip(paths, names, strict=True)), Counter[str](), list[str]()
     for call in calls:
-        met[call.path] = met.get(call.path, 0) + 1
-        numbered.append(f"{by_path[call.path]} · call {met[call.path]}")
-    return numbered
+        counts[call.path] += 1
+        several.append(f"{by_path[call.path]} · call {counts[call.path]}")
+    return several
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,25 +219,25 @@ def try_reading(model: Any, vocabulary: int) -> tuple[OwnCodeTrial, WatchedPass,
     kernels, takes_mask = list[Any](), True
     with kernel.watch_kernels(kernels.append):
         try:
-            seen = watch_pass(model, inputs, ALL_TOKENS)
+            reading = watch_pass(model, inputs, ALL_TOKENS)
         except AttnvizError as error:
             takes_mask = False
             del inputs["attention_mask"]
             kernels.clear()
             try:
-                seen = watch_pass(model, inputs, ALL_TOKENS)
+                reading = watch_pass(model, inputs, ALL_TOKENS)
             except AttnvizError:
                 raise error from None
-    alike = [one for one in seen.calls if one.sides == (LENGTHS[0], LENGTHS[0])]
+    alike = [one for one in reading.calls if one.sides == (LENGTHS[0], LENGTHS[0])]
     trial = OwnCodeTrial(
         bool(kernels),
         takes_mask,
         two_stacks,
         bool(alike) and all(map(looks_back, alike)),
-        sum(len(one.weights) for one in seen.calls),
-        logits_of(seen.output) is not None,
+        sum(len(one.weights) for one in reading.calls),
+        logits_of(reading.output) is not None,
     )
-    return trial, seen, inputs
+    return trial, reading, inputs
 
 
 def reads_two(model: Any) -> bool:

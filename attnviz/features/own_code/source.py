@@ -25,8 +25,8 @@ from attnviz.features.own_code.denoising import (
     tokens_at,
 )
 from attnviz.features.own_code.reading import (
-    WatchedPass,
     OwnCodeTrial,
+    WatchedPass,
     layers_of,
     logits_of,
     watch_pass,
@@ -105,10 +105,10 @@ class OwnCodeModel(LoadedModel):
         return self._build(encoding, self._watch(encoding, inputs))
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
-        given = LoadedModel.tensors(self, inputs, part)
+        model_inputs = LoadedModel.tensors(self, inputs, part)
         if not self.trial.takes_mask:
-            given.pop("attention_mask", None)
-        return given
+            model_inputs.pop("attention_mask", None)
+        return model_inputs
 
     def _watch(self, encoding: EncodedQuery, inputs: Mapping[str, Any]) -> WatchedPass:
         longest = max(max(side) for side in encoding.sides.values())
@@ -122,9 +122,9 @@ class OwnCodeModel(LoadedModel):
             most = DEFAULT_SIZE if length <= DEFAULT_SIZE else next(fitting, SIZES[-1])
         return replace(self.region, max_size=most)
 
-    def _build(self, encoding: EncodedQuery, seen: WatchedPass) -> Attention:
-        captures, notes = layers_of(seen, encoding.part, encoding.sides)
-        return with_facts(encoding.build_attention(captures), [seen], notes)
+    def _build(self, encoding: EncodedQuery, reading: WatchedPass) -> Attention:
+        captures, notes = layers_of(reading, encoding.part, encoding.sides)
+        return with_facts(encoding.build_attention(captures), [reading], notes)
 
     def write_ids(self, inputs: Mapping[str, Any], most: int) -> list[int]:
         """The ids of a text or a target, and of what is written, each time the likeliest token."""
@@ -133,12 +133,12 @@ class OwnCodeModel(LoadedModel):
         ends, device = ends_of(self), self.model.device
         name = "decoder_input_ids" if self.trial.two_stacks else "input_ids"
         ids = [start_token(self.model)] if self.trial.two_stacks else inputs[name][0].tolist()
-        given = dict(inputs)
+        model_inputs = dict(inputs)
         for _ in range(most):
-            given[name] = torch.tensor([ids], device=device)
-            if name == "input_ids" and "attention_mask" in given:
-                given["attention_mask"] = torch.ones_like(given[name])
-            ids.append(int(self._logits(given)[-1].argmax()))
+            model_inputs[name] = torch.tensor([ids], device=device)
+            if name == "input_ids" and "attention_mask" in model_inputs:
+                model_inputs["attention_mask"] = torch.ones_like(model_inputs[name])
+            ids.append(int(self._logits(model_inputs)[-1].argmax()))
             if ids[-1] in ends:
                 break
         return ids
@@ -178,11 +178,11 @@ class OwnCodeModel(LoadedModel):
         region, passes = self._region_for(length), dict[int, WatchedPass]()
         size = min(region.max_size or length, length)
         most = KEPT_BYTES // (4 * self.trial.heads * size**2)
-        shown = chosen_steps(min(count, MOST_STEPS), most)
+        steps_to_read = chosen_steps(min(count, MOST_STEPS), most)
 
         def read(own: list[int], step: int) -> Any:
             inputs = self.tensors(_longer(prompt.inputs, own), self.model)
-            if step not in shown:
+            if step not in steps_to_read:
                 return self._logits(inputs)
             passes[step] = watch_pass(self.model, inputs, region)
             return logits_of(passes[step].output)
@@ -204,28 +204,28 @@ class OwnCodeModel(LoadedModel):
             raise ModelError("the model wrote nothing after this text: give another one")
         new = tokenization.label_ids(self.tokenizer, whole[len(ids) :], output, before=text)
         tokens = (*prompt.tokens["text"], *new)
-        provenance = _described(prompt, len(new), steps, mask[1], len(passes))
+        provenance = _describe_writing(prompt, len(new), steps, mask[1], len(passes))
         empty = Attention((), provenance, text=text + output, **typed_facts(provenance))
-        maps, told, notes = list[AttentionMap](), empty, dict[str, None]()
-        for number, seen in passes.items():
-            named = {"text": tokens_at(steps[number], tokens, mask)}
-            encoding = replace(prompt, tokens=named, attention=empty)
-            captures, more = layers_of(seen, self.model, encoding.sides)
-            told = encoding.build_attention(captures)
-            notes |= dict.fromkeys((*told.provenance.notes, *more))
+        maps, attention, notes = list[AttentionMap](), empty, dict[str, None]()
+        for number, reading in passes.items():
+            own_tokens = {"text": tokens_at(steps[number], tokens, mask)}
+            encoding = replace(prompt, tokens=own_tokens, attention=empty)
+            captures, more = layers_of(reading, self.model, encoding.sides)
+            attention = encoding.build_attention(captures)
+            notes |= dict.fromkeys((*attention.provenance.notes, *more))
             step = f"step {number + 1} of {len(steps)}"
-            maps += (replace(item, stream=f"{step} · {item.stream}") for item in told.maps)
-        others = tuple(note for note in notes if note not in told.provenance.notes)
-        return with_facts(replace(told, maps=tuple(maps)), [*passes.values()], others)
+            maps += (replace(item, stream=f"{step} · {item.stream}") for item in attention.maps)
+        others = tuple(note for note in notes if note not in attention.provenance.notes)
+        return with_facts(replace(attention, maps=tuple(maps)), [*passes.values()], others)
 
 
 def with_facts(
     attention: Attention, passes: Sequence[WatchedPass], notes: tuple[str, ...]
 ) -> Attention:
     """An attention with further notes, and how its weights were compared with the outputs."""
-    offs = [call.off for seen in passes for call in seen.calls if call.off is not None]
-    checked = {"checked": f"weights × values are the output to {max(offs):.1e}"} if offs else {}
-    return attention.with_maps(attention.maps, notes=notes, settings=checked)
+    offs = [call.off for reading in passes for call in reading.calls if call.off is not None]
+    check = {"checked": f"weights × values are the output to {max(offs):.1e}"} if offs else {}
+    return attention.with_maps(attention.maps, notes=notes, settings=check)
 
 
 def _longer(inputs: Mapping[str, Sequence[int]], ids: list[int]) -> dict[str, list[int]]:
@@ -234,8 +234,8 @@ def _longer(inputs: Mapping[str, Sequence[int]], ids: list[int]) -> dict[str, li
     return {**rows, "input_ids": ids}
 
 
-def _described(
-    prompt: EncodedQuery, count: int, steps: Sequence[Step], mask: str, shown: int
+def _describe_writing(
+    prompt: EncodedQuery, count: int, steps: Sequence[Step], mask: str, count_of_maps: int
 ) -> Provenance:
     """The provenance of a text that was written in steps."""
     each = [len(step.written) for step in steps]
@@ -246,8 +246,10 @@ def _described(
         "probability (low-confidence remasking, greedy, one block); a map shows what was read at "
         f"its step: where {mask} is not yet written, and what is written there now"
     ]
-    if shown < len(steps):
-        notes.append(f"{shown} of {len(steps)} steps are shown, spread from the first to the last")
+    if count_of_maps < len(steps):
+        notes.append(
+            f"{count_of_maps} of {len(steps)} steps are shown, spread from the first to the last"
+        )
     settings = {
         PARTS: "prompt and output",
         SECOND_PART: len(prompt.attention.text or ""),
