@@ -56,11 +56,11 @@ class VisionModel(Source):
     def _over_one_grid(self, picture: Picture) -> Attention:
         """Attention of all patches over all patches; where there is none, patches are traced."""
         if window_layers(self.tower):
-            return self._traced(picture, None)
+            return self._trace(picture, None)
         try:
             encoding = self.encode(picture)
         except (AttentionError, ModelError) as error:
-            return self._traced(picture, error)
+            return self._trace(picture, error)
         length = len(encoding.tokens[pictures.SIDE])
         heads = heads_of(self.config, "self")
         needs = 3 * 4 * heads * length**2  # float32, and two copies by what reads them
@@ -70,27 +70,27 @@ class VisionModel(Source):
         try:
             captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
         except AttentionError as error:
-            return self._traced(picture, error)
+            return self._trace(picture, error)
         return encoding.build_attention(captures)
 
-    def _traced(self, picture: Picture, before: AttnvizError | None) -> Attention:
+    def _trace(self, picture: Picture, before: AttnvizError | None) -> Attention:
         """Attention whose patches are traced through the model, from the picture's pixels on.
 
         Where no part of the model can be read so, the error is that of before.
         """
-        given = pictures.inputs_of(self.processor, picture.image, picture.size)
+        inputs_of_all = pictures.inputs_of(self.processor, picture.image, picture.size)
         places = geometry.trace_processor(
             lambda one: pictures.inputs_of(self.processor, one, picture.size), picture.image
         )
         first = before
         for path, part in readers_of(self.model):
-            inputs = self._inputs_for(part, given)
+            inputs = self._inputs_for(part, inputs_of_all)
             own = {name: one for name, one in places.items() if name in inputs}
             if not own:
                 continue
             try:
                 with devices.running_errors(self.model, "picture"):
-                    found = maps.read_picture(
+                    picture_maps = maps.read_picture(
                         part,
                         inputs,
                         own,
@@ -102,8 +102,8 @@ class VisionModel(Source):
                 if first is None or (part is self.tower and isinstance(error, NotOverPatches)):
                     first = error
                 continue
-            bare = Attention((), self._said(given))
-            attention = found.fill(bare)
+            bare = Attention((), self._provenance_of(inputs_of_all))
+            attention = picture_maps.fill(bare)
             if path and part is not self.tower:
                 note = (
                     f"read through its {path} ({type(part).__name__}): the whole model asks for "
@@ -115,12 +115,12 @@ class VisionModel(Source):
         assert first is not None
         raise first
 
-    def _inputs_for(self, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _inputs_for(self, part: Any, inputs_of_all: Mapping[str, Any]) -> dict[str, Any]:
         """What a part of the model takes of what its processor makes."""
         import torch
 
         takes, inputs = input_names(part), dict[str, Any]()
-        for name, value in given.items():
+        for name, value in inputs_of_all.items():
             if name in takes and isinstance(value, torch.Tensor):
                 value = value.to(self.model.device)
                 inputs[name] = value.to(self.model.dtype) if value.is_floating_point() else value
@@ -132,8 +132,8 @@ class VisionModel(Source):
                 inputs["interpolate_pos_encoding"] = True
         return inputs
 
-    def _said(self, given: Mapping[str, Any]) -> Provenance:
-        values = given["pixel_values"]
+    def _provenance_of(self, inputs_of_all: Mapping[str, Any]) -> Provenance:
+        values = inputs_of_all["pixel_values"]
         pixels = " × ".join(map(str, values.shape[-2:] if values.ndim >= 4 else values.shape))
         what = "pixels" if values.ndim >= 4 else "packed patches"
         return replace(self.provenance, settings={**self.provenance.settings, what: pixels})

@@ -75,20 +75,23 @@ def _on_a_line(there: Any, inside: Any, axis: int) -> Any:
     """PixelPlaces that grow evenly along an axis, in place of greys that were rounded."""
     import torch
 
-    flat, used = there.reshape(-1, *there.shape[-2:]), inside.reshape(-1, *there.shape[-2:])
-    made = torch.zeros_like(flat)
+    flat, within_picture = (
+        there.reshape(-1, *there.shape[-2:]),
+        inside.reshape(-1, *there.shape[-2:]),
+    )
+    result = torch.zeros_like(flat)
     numbers = torch.arange(there.shape[axis], dtype=torch.float64)
     grid = numbers[:, None] if axis == -2 else numbers[None]
     grid = grid.expand(there.shape[-2:])
-    for place, (values, within) in enumerate(zip(flat, used, strict=True)):
+    for place, (values, within) in enumerate(zip(flat, within_picture, strict=True)):
         if not bool(within.any()):
             continue
         x, y = grid[within], values[within].double()
         spread = ((x - x.mean()) ** 2).sum()
         slope = ((x - x.mean()) * (y - y.mean())).sum() / spread if spread > 0 else 0.0
         line = y.mean() + slope * (grid - x.mean())
-        made[place] = torch.where(within, line, 0).float()
-    return made.reshape(there.shape)
+        result[place] = torch.where(within, line, 0).float()
+    return result.reshape(there.shape)
 
 
 def pixel_places(pixels: Any) -> PixelPlaces:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import not_finite
 from attnviz.core.errors import AttentionError
-from attnviz.features.windows.places import PixelPlaces, PlacedCall, PlaceTracing, traced_places
+from attnviz.features.windows.places import PixelPlaces, PlacedCall, PlaceTracing, trace_places
 
 CLOSE = 1e-3  # of the picture's side: nearer places are one
 MOST_CELLS = 1 << 26  # of whole maps that are kept for --patch all
@@ -94,12 +94,14 @@ def _side(places: PixelPlaces) -> Side:
 
 def _middles(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Values that differ, in order; those within a thousandth of their range are one."""
-    ordered = np.unique(values)
-    if len(ordered) < 2:
-        return ordered
-    gap = CLOSE * (ordered[-1] - ordered[0]) / 2
-    starts = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > gap)
-    return np.add.reduceat(ordered, starts) / np.diff(np.append(starts, len(ordered)))
+    values_in_order = np.unique(values)
+    if len(values_in_order) < 2:
+        return values_in_order
+    gap = CLOSE * (values_in_order[-1] - values_in_order[0]) / 2
+    starts = np.flatnonzero(np.diff(values_in_order, prepend=-np.inf) > gap)
+    return np.add.reduceat(values_in_order, starts) / np.diff(
+        np.append(starts, len(values_in_order))
+    )
 
 
 def _nearest(middles: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -168,9 +170,9 @@ class LayerReader:
 
         def spread(rows: NDArray[np.float64]) -> NDArray[np.float32]:
             """Rows (calls, keys), put where their keys lie."""
-            made = np.zeros((count, length + 1))
-            np.add.at(made, (heads[:, None], places), rows)
-            return np.asarray(made[:, :-1], dtype=np.float32)
+            result = np.zeros((count, length + 1))
+            np.add.at(result, (heads[:, None], places), rows)
+            return np.asarray(result[:, :-1], dtype=np.float32)
 
         is_patch = queries.patches >= 0
         patches = max(int(is_patch[heads == 0].sum()), 1)
@@ -181,26 +183,26 @@ class LayerReader:
             keys,
             count,
             spread(sums),
-            self._asked(queries, weights, spread),
+            self._row_asked_for(queries, weights, spread),
             self._whole(weights, (heads, asking, places), (count, length)),
             len(heads) // count,
             float(padding.sum() / count),
         )
 
-    def _asked(self, queries: Side, weights: NDArray[np.float32], spread: Any) -> Any:
+    def _row_asked_for(self, queries: Side, weights: NDArray[np.float32], spread: Any) -> Any:
         """The row of the patch that asks, or of the first token without a place."""
         if self.at is None:
             if not queries.names:
                 return None
-            chosen = queries.specials == queries.names[0]
+            own = queries.specials == queries.names[0]
         else:
             finest = (self.layers[0].queries if self.layers else queries).grid
             if self.at[0] >= finest.shape[0] or self.at[1] >= finest.shape[1]:
                 return None
             (row, column), (rows, columns) = self.at, queries.grid.shape
             place = row * rows // finest.shape[0] * columns + column * columns // finest.shape[1]
-            chosen = queries.patches == place
-        return spread(np.einsum("nqk,nq->nk", weights.astype(np.float64), chosen))
+            own = queries.patches == place
+        return spread(np.einsum("nqk,nq->nk", weights.astype(np.float64), own))
 
     def _whole(
         self,
@@ -214,18 +216,18 @@ class LayerReader:
         self.cells += count * asks * length
         if self.cells > MOST_CELLS or asks != length:
             return None
-        made = np.zeros((count, asks + 1, length + 1), dtype=np.float32)
-        np.add.at(made, (heads[:, None, None], asking[:, :, None], places[:, None, :]), weights)
-        return made[:, :-1, :-1]
+        result = np.zeros((count, asks + 1, length + 1), dtype=np.float32)
+        np.add.at(result, (heads[:, None, None], asking[:, :, None], places[:, None, :]), weights)
+        return result[:, :-1, :-1]
 
 
 def _heads(call: PlacedCall) -> NDArray[np.int64]:
     """The head of each call, by the channels of its queries."""
     assert call.queries is not None
     channels = _numpy(call.queries.channel).mean(-1)
-    known, heads = np.unique(np.round(channels, 2), return_inverse=True)
+    of_heads, heads = np.unique(np.round(channels, 2), return_inverse=True)
     if len(np.unique(np.bincount(heads))) > 1:
-        raise NotOverPatches(f"calls of {len(known)} heads that are not alike")
+        raise NotOverPatches(f"calls of {len(of_heads)} heads that are not alike")
     return np.asarray(heads.reshape(-1), dtype=np.int64)
 
 
@@ -249,7 +251,7 @@ def read_layers(
         at: the patch that asks.
     """
     reader = LayerReader(at)
-    traced = {name: (inputs[name], one) for name, one in places.items() if name in inputs}
-    with traced_places(module, traced, reader.look) as tracing:
+    with_places = {name: (inputs[name], one) for name, one in places.items() if name in inputs}
+    with trace_places(module, with_places, reader.look) as tracing:
         module(**inputs)
     return reader, tracing

@@ -38,8 +38,8 @@ class PlacedPicture:
     def fill(self, attention: Attention) -> Attention:
         """An attention without maps, with these."""
         settings = {"patches": f"{self.grid[0]} × {self.grid[1]}"}
-        made = attention.with_maps(self.maps, notes=self.notes, settings=settings)
-        return replace(made, seen=self.box)
+        result = attention.with_maps(self.maps, notes=self.notes, settings=settings)
+        return replace(result, seen=self.box)
 
 
 def read_picture(
@@ -132,13 +132,13 @@ def _row_maps(
         query, mean = Token(patch_name(*at)), False
     elif len(firsts) == 1 and (first := next(iter(firsts))):
         query, mean = Token(first, special=True), False
-    numbered = [
+    rows = [
         (str(number), _tokens(one.keys, names), row)
         for number, one in enumerate(layers)
         if (row := one.mean if mean else one.asked) is not None
     ]
     maps = []
-    for (keys, _), run in groupby(numbered, key=lambda one: (one[1], one[2].shape)):
+    for (keys, _), run in groupby(rows, key=lambda one: (one[1], one[2].shape)):
         stage = list(run)
         weights = np.stack([row for *_, row in stage])
         numbers = tuple(number for number, *_ in stage)
@@ -159,28 +159,28 @@ def _notes(reader: LayerReader) -> Iterator[str]:
     said: dict[str, list[int]] = {}
     first = reader.layers[0].queries.grid.shape
     for number, one in enumerate(reader.layers):
-        for note in _said(one, first):
+        for note in _notes_of(one, first):
             said.setdefault(note, []).append(number)
     for note, numbers in said.items():
         yield f"{_span(numbers)}: {note}"
-    padded = [one.padded for one in reader.layers if one.padded >= 0.0005]
-    if padded:
+    padding = [one.padded for one in reader.layers if one.padded >= 0.0005]
+    if padding:
         yield (
-            f"up to {max(padded):.1%} of a layer's weights fall on padding beside the picture: "
+            f"up to {max(padding):.1%} of a layer's weights fall on padding beside the picture: "
             "rows sum to what stays"
         )
     for why, count in reader.skipped.items():
         yield f"{count} further attention calls are left out: {why}"
 
 
-def _said(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:
+def _notes_of(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:
     queries, keys = one.queries.grid.shape, one.keys.grid.shape
     if one.windows > 1:
         down, across, apart = _window(one.keys)
         kind = f"windows of {down} × {across}" if not apart else f"{one.windows} sets of patches"
-        shifted = ", shifted" if _is_shifted(one.keys, (down, across)) and not apart else ""
+        shift = ", shifted" if _is_shifted(one.keys, (down, across)) and not apart else ""
         yield (
-            f"each patch looks inside its own of {one.windows} {kind}{shifted}; other links do not "
+            f"each patch looks inside its own of {one.windows} {kind}{shift}; other links do not "
             "exist and are 0"
         )
     if queries != first:

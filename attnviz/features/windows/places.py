@@ -55,7 +55,7 @@ class PlacedCall:
 
 
 @contextmanager
-def traced_places(
+def trace_places(
     module: Any, inputs: Mapping[str, tuple[Any, PixelPlaces]], look: Callable[[PlacedCall], None]
 ) -> Iterator[PlaceTracing]:
     """Trace the places of some inputs in a block, and `look` at each attention.
@@ -104,10 +104,10 @@ class PlaceTracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         rule = RULES.get(name)
         with _without_modes():
             if rule is not None:
-                made = rule(self, func, args, kwargs, output)
+                result = rule(self, func, args, kwargs, output)
             else:
-                made = _combined(tensors, output)
-        for one, places in zip(_tensors((output,)), made, strict=False):
+                result = _combine(tensors, output)
+        for one, places in zip(_tensors((output,)), result, strict=False):
             if places is not None:
                 one._places = places
         return output
@@ -149,11 +149,11 @@ class PlaceTracing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         size = 1 if values is None else values.weight.shape[-1]
         shape = (*weights.shape[:2], size)
-        made = queries.map(lambda one: one[..., None].expand(shape))
+        result = queries.map(lambda one: one[..., None].expand(shape))
         if values is not None:
             channel = _thin(values.channel).mean(1, keepdim=True).expand(shape)
-            made = replace(made, channel=channel)
-        return made
+            result = replace(result, channel=channel)
+        return result
 
 
 def _of_rows(own: PixelPlaces) -> PixelPlaces | None:
@@ -211,19 +211,19 @@ def _alike(places: PixelPlaces) -> PixelPlaces:
     return replace(places, weight=weight, row=row, column=column)
 
 
-def _combined(tensors: Sequence[Any], output: Any) -> list[PixelPlaces | None]:
+def _combine(tensors: Sequence[Any], output: Any) -> list[PixelPlaces | None]:
     """The places of an operation on each element by itself: the middle of its inputs'."""
     own = [places for one in tensors if (places := _places(one)) is not None]
-    made = list[PixelPlaces | None]()
+    result = list[PixelPlaces | None]()
     for one in _tensors((output,)):
         fits = [places for places in own if _fits(places.weight.shape, one.shape)]
-        made.append(_middle(fits, one.shape) if fits else None)
-    return made
+        result.append(_middle(fits, one.shape) if fits else None)
+    return result
 
 
-def _fits(shape: Any, wanted: Any) -> bool:
+def _fits(shape: Any, shape_of_result: Any) -> bool:
     try:
-        return bool(torch.broadcast_shapes(shape, wanted) == wanted)  # type: ignore[no-untyped-call]
+        return bool(torch.broadcast_shapes(shape, shape_of_result) == shape_of_result)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return False
 
@@ -255,17 +255,17 @@ def _mean(places: PixelPlaces, dims: Any, *, keep: bool = True) -> PixelPlaces:
     special = _thin(places.special)
     dims = [dims] if isinstance(dims, int) else [*dims] or [*range(special.ndim)]
     thin = places.map(_thin)
-    made = thin.map(lambda one: one.mean(dims, keepdim=keep))
-    made = replace(made, special=special.amax(dims, keepdim=keep))
+    result = thin.map(lambda one: one.mean(dims, keepdim=keep))
+    result = replace(result, special=special.amax(dims, keepdim=keep))
     if keep:
-        made = _whole(_alike(made))
+        result = _whole(_alike(result))
         shape = list(places.weight.shape)
         for dim in dims:
             shape[dim] = 1
-        return _expand(made, shape)
+        return _expand(result, shape)
     full = [size for dim, size in enumerate(places.weight.shape)
             if dim not in {d % places.weight.ndim for d in dims}]  # fmt: skip
-    return _whole(_expand(made, full))
+    return _whole(_expand(result, full))
 
 
 Rule = Callable[[PlaceTracing, Any, tuple[Any, ...], dict[str, Any], Any], list[PixelPlaces | None]]
@@ -285,14 +285,14 @@ def _move(
         return [own.map(lambda one: one.reshape(args[1]))]
     rest = args[1:2] if name == "constant_pad_nd" else args[1:]
 
-    def moved(one: Any) -> list[Any]:
+    def move(one: Any) -> list[Any]:
         return [*_tensors((func(one, *rest, **kwargs),))]
 
-    parts = zip(*(moved(getattr(own, name)) for name in NAMES), strict=True)
-    made = [replace(own, **dict(zip(NAMES, part, strict=True))) for part in parts]
+    parts = zip(*(move(getattr(own, name)) for name in NAMES), strict=True)
+    result = [replace(own, **dict(zip(NAMES, part, strict=True))) for part in parts]
     if name.startswith(("upsample", "avg_pool", "_adaptive_avg", "adaptive")):
-        made = [_whole(one) for one in made]
-    return [*made]
+        result = [_whole(one) for one in result]
+    return [*result]
 
 
 def _pool_largest(
@@ -320,8 +320,8 @@ def _reduce(
     name = func.overloadpacket.__name__
     if name in ("linalg_vector_norm", "norm"):
         dims = args[2] if len(args) > 2 else kwargs.get("dim", [])
-    made = _mean(own, dims if dims is not None else [], keep=first.ndim == args[0].ndim)
-    return [made if made.weight.shape == first.shape else None] * len([*_tensors((output,))])
+    result = _mean(own, dims if dims is not None else [], keep=first.ndim == args[0].ndim)
+    return [result if result.weight.shape == first.shape else None] * len([*_tensors((output,))])
 
 
 def _join(
@@ -331,7 +331,7 @@ def _join(
     tensors = [one for one in args[0] if one.numel()]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if func.overloadpacket.__name__ == "stack":
-        tensors = [_stacked(one, dim) for one in tensors]
+        tensors = [_stack_places(one, dim) for one in tensors]
     own = [places for one in tensors if (places := _places(one)) is not None]
     if not own:
         return []
@@ -342,12 +342,12 @@ def _join(
         if places is None:
             places = tracing.new_special(one, dim % one.ndim) if tokens else _nowhere(one)
         parts.append(places)
-    joined: list[Any] = [torch.cat([getattr(one, n) for one in parts], dim) for n in NAMES]
-    weight, row, column, channel, special = joined
+    fields_of_all: list[Any] = [torch.cat([getattr(one, n) for one in parts], dim) for n in NAMES]
+    weight, row, column, channel, special = fields_of_all
     return [PixelPlaces(weight, row, column, channel, special)]
 
 
-def _stacked(one: Any, dim: int) -> Any:
+def _stack_places(one: Any, dim: int) -> Any:
     places, more = _places(one), one.unsqueeze(dim)
     if places is not None:
         more._places = places.map(lambda field: field.unsqueeze(dim))
@@ -387,11 +387,11 @@ def _multiply(
     if own is not None and own.attends:
         return [_attention(tracing, first, other)]
     if other is not None and other.attends:
-        turned = second.transpose(-1, -2)
-        turned._places = other.map(lambda one: one.transpose(-1, -2))
+        other_way = second.transpose(-1, -2)
+        other_way._places = other.map(lambda one: one.transpose(-1, -2))
         values = None if own is None else own.map(lambda one: one.transpose(-1, -2))
-        made = _attention(tracing, turned, values)
-        return [None if made is None else made.map(lambda one: one.transpose(-1, -2))]
+        result = _attention(tracing, other_way, values)
+        return [None if result is None else result.map(lambda one: one.transpose(-1, -2))]
     if own is not None:
         rows = _mean(own, -1)
         if other is not None:  # scores: the channel tells the head
@@ -410,8 +410,8 @@ def _attention(
     own = _places(weights)
     assert own is not None
     single._places = own.map(lambda one: one[None])
-    made = tracing.attention(single, values and values.map(lambda one: one[None]))
-    return made and made.map(lambda one: one[0])
+    result = tracing.attention(single, values and values.map(lambda one: one[None]))
+    return result and result.map(lambda one: one[0])
 
 
 def _convolve(
@@ -428,8 +428,8 @@ def _convolve(
         return torch.ops.aten.convolution(one.float(), ones, None, *args[3:8], 1)
 
     nothing = torch.zeros_like(read(mean.weight))
-    made = PixelPlaces(read(mean.weight), read(mean.row), read(mean.column), nothing, nothing)
-    return [_channels(_whole(made), output.shape[1], 1)]
+    result = PixelPlaces(read(mean.weight), read(mean.row), read(mean.column), nothing, nothing)
+    return [_channels(_whole(result), output.shape[1], 1)]
 
 
 def _normalize(
