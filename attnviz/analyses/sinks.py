@@ -4,7 +4,7 @@ In most models special tokens ([CLS], <eos>) and the first token take most of th
 et al. 2019, section 3.2; Xiao et al. 2023, section 3.1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from attnviz.analyses import masks
 from attnviz.analyses.folds import OnKeys, OnOne, sums_on
 from attnviz.analyses.words import word_partition
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import KINDS, SPECIAL, TEXTUAL, Attention, AttentionMap, Token
 from attnviz.core.measures import SinkShares
 from attnviz.core.tokens import (
     BEYOND_UNIFORM,
     SINK_SHARE,
     begins_causal,
+    count_kinds,
     first_is_sink,
+    has_kinds,
+    is_mark,
     run_of,
-    text_places,
 )
 
 THRESHOLD = 0.3
@@ -55,7 +57,25 @@ def well_seen(subject: masks.MeasuredMap) -> NDArray[np.bool_]:
 def held_by_special(item: AttentionMap) -> float:
     """The share of the text rows' attention that special tokens receive."""
     rows = item.weights[:, :, run_of(text_rows(item.query_tokens))]
-    return _share(rows, [token.special for token in item.key_tokens])
+    return _share(rows, list(map(is_mark, item.key_tokens)))
+
+
+def held_by_kinds(item: AttentionMap) -> dict[str, float]:
+    """What keys of each kind receive of the text rows' attention; empty where all are tokens."""
+    if not has_kinds(item):
+        return {}
+    rows = item.weights[:, :, run_of(text_rows(item.query_tokens))]
+    kinds = count_kinds(item.key_tokens)
+    return {kind: _share(rows, [one.kind == kind for one in item.key_tokens]) for kind in kinds}
+
+
+def kinds_in_line(item: AttentionMap) -> str:
+    """One line: what keys of each kind hold; empty where all are of one."""
+    held = held_by_kinds(item)
+    if len(held) < 2:
+        return ""
+    parts = (f"{KINDS.get(kind, kind)} {percent(share)}" for kind, share in held.items())
+    return f"of what goes to keys: {', '.join(parts)}"
 
 
 def held_by_first(item: AttentionMap) -> float:
@@ -94,7 +114,9 @@ def sink_shares(
     sums = subject.sums if subject else item.weights.sum(axis=-1, dtype=np.float64)
     if attention.provenance.trained is False or attention.lens_name != "raw" or sums.max() > 1.001:
         return None
-    special = any(token.special for token in item.key_tokens)
+    if not any(token.kind in TEXTUAL for token in item.key_tokens):
+        return None  # attention over layers has no sinks
+    special = any(map(is_mark, item.key_tokens))
     causal = begins_causal(item) and bool(item.weights[..., 0].any())
     learned_share = learned_part(attention, item)
     if not (special or causal) and learned_share is None:
@@ -216,17 +238,21 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
         or not item.weights.sum()
     ):
         return ()
-    special = np.array([token.special for token in item.key_tokens])
+    textual = np.array([token.kind in TEXTUAL for token in item.key_tokens])
+    special = np.array([*map(is_mark, item.key_tokens)])
     share = _notable_share(item, special)
     if share and in_words:
         return ()
     if share:
-        names = dict.fromkeys(f"'{token.text}'" for token in item.key_tokens if token.special)
+        tokens = zip(item.key_tokens, special.tolist(), strict=True)
+        names = dict.fromkeys(f"'{token.text}'" for token, own in tokens if own)
         return (
             f"special tokens ({', '.join(list(names)[:3])}) hold {share:.0%} of the attention "
             "shown: --special drop leaves them out",
         )
-    place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
+    place = int((item.weights.sum(axis=(0, 1, 2)) * textual).argmax())
+    if not textual[place]:
+        return ()
     if not place and (not item.begins or (in_words and first_is_sink(item))):
         return ()
     # A sink needs several rows that agree.
@@ -247,9 +273,17 @@ def percent(share: float) -> str:
     return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def text_rows(tokens: Sequence[Token]) -> list[int]:
-    """The places of an axis that stand for text; all places if none does."""
-    return text_places(tokens) or list(range(len(tokens)))
+def text_rows(tokens: Sequence[Token], kinds: Collection[str] = (SPECIAL,)) -> list[int]:
+    """The places of an axis without special tokens, or without other `kinds`; all if none is left.
+
+    Of queries and keys that are tokens these are those that stand for text.
+    """
+    left = [
+        place
+        for place, token in enumerate(tokens)
+        if (SPECIAL if is_mark(token) else token.kind) not in kinds
+    ]
+    return left or list(range(len(tokens)))
 
 
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:

@@ -30,6 +30,8 @@ class TokenDocument(Struct):
     end: Position = 0
     special: bool = False
     label: str | None = None
+    kind: str = "token"
+    span: tuple[Position, Position] | None = None
 
 
 class LinkDocument(Struct):
@@ -156,7 +158,7 @@ def tokens_of(tokens: list[TokenDocument | str]) -> tuple[Token, ...]:
     return tuple(
         Token(item)
         if isinstance(item, str)
-        else Token(item.text, item.start, item.end, item.special, item.label)
+        else Token(**structs.asdict(item))
         for item in tokens
     )
 
