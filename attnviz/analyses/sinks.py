@@ -4,7 +4,7 @@ In most models special tokens ([CLS], <eos>) and the first token take most of th
 et al. 2019, section 3.2; Xiao et al. 2023, section 3.1).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnviz.analyses import masks
 from attnviz.analyses.folds import OnKeys, OnOne, sums_on
 from attnviz.analyses.words import word_partition
-from attnviz.core.attention_map import KINDS, SPECIAL, TEXTUAL, Attention, AttentionMap, Token
+from attnviz.core.attention_map import KINDS, TEXTUAL, Attention, AttentionMap, Token
 from attnviz.core.measures import SinkShares
 from attnviz.core.tokens import (
     BEYOND_UNIFORM,
@@ -109,13 +109,13 @@ def sink_shares(
     picture = "picture" in (item.key_side, item.query_side)
     if attention.in_blocks:
         return None if picture else _shares_in_blocks(attention)
-    if item.is_pooled or picture or item.values != "share" or item.query_side == "output":
+    of_tokens = any(token.kind in TEXTUAL for token in item.key_tokens)  # else of layers
+    are_shares = of_tokens and item.values == "share" and item.query_side != "output"
+    if item.is_pooled or picture or not are_shares:
         return None
     sums = subject.sums if subject else item.weights.sum(axis=-1, dtype=np.float64)
     if attention.provenance.trained is False or attention.lens_name != "raw" or sums.max() > 1.001:
         return None
-    if not any(token.kind in TEXTUAL for token in item.key_tokens):
-        return None  # attention over layers has no sinks
     special = any(map(is_mark, item.key_tokens))
     causal = begins_causal(item) and bool(item.weights[..., 0].any())
     learned_share = learned_part(attention, item)
@@ -251,9 +251,8 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
             "shown: --special drop leaves them out",
         )
     place = int((item.weights.sum(axis=(0, 1, 2)) * textual).argmax())
-    if not textual[place]:
-        return ()
-    if not place and (not item.begins or (in_words and first_is_sink(item))):
+    dropped = not item.begins or (in_words and first_is_sink(item))
+    if not textual[place] or (not place and dropped):
         return ()
     # A sink needs several rows that agree.
     rows = len(item.query_tokens)
@@ -273,16 +272,12 @@ def percent(share: float) -> str:
     return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def text_rows(tokens: Sequence[Token], kinds: Collection[str] = (SPECIAL,)) -> list[int]:
-    """The places of an axis without special tokens, or without other `kinds`; all if none is left.
+def text_rows(tokens: Sequence[Token]) -> list[int]:
+    """The places of an axis without special tokens; all places if none is left.
 
-    Of queries and keys that are tokens these are those that stand for text.
+    Keys of another kind stay: these are left out by their names.
     """
-    left = [
-        place
-        for place, token in enumerate(tokens)
-        if (SPECIAL if is_mark(token) else token.kind) not in kinds
-    ]
+    left = [place for place, token in enumerate(tokens) if not is_mark(token)]
     return left or list(range(len(tokens)))
 
 

@@ -96,10 +96,8 @@ def parse_kinds(kinds: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.strip() for one in kinds.split(",")))
 
 
-def treat_special(
-    attention: Attention, how: str, kinds: tuple[str, ...] = (SPECIAL,)
-) -> Attention:
-    """Every map without its special tokens, or without keys of other kinds; a note gives their share.
+def treat_special(attention: Attention, how: str, kinds: tuple[str, ...] = (SPECIAL,)) -> Attention:
+    """Every map without its special tokens, or keys of other kinds; a note gives their share.
 
     "keep" changes nothing. "drop" leaves out the rows and columns of special tokens, except on an
     axis of special tokens only, and what the first token of a causal text gets where it is a sink;
@@ -189,7 +187,7 @@ def _cut_kinds(
             f"stream '{item.stream}' holds signed values, which cannot be made to sum to 1: "
             "use --special drop"
         )
-    places = text_rows(item.key_tokens, kinds)
+    places = [place for place, one in enumerate(item.key_tokens) if one.kind not in kinds]
     weights = item.weights[..., places]
     tokens = [item.key_tokens[place] for place in places]
     sides = item.key_side.split(BETWEEN_SIDES)

@@ -286,7 +286,5 @@ def word_partition(
     runs = partition_of(tokens, numbers, text)
     first = (numbers[run[0]] for run in members_of(numbers))
     pairs = zip(runs.tokens, first, strict=True)
-    names = (
-        t if at is None else replace(words[at], label=t.label, kind=t.kind) for t, at in pairs
-    )
+    names = (t if at is None else replace(words[at], label=t.label, kind=t.kind) for t, at in pairs)
     return Partition(tuple(names), runs.groups)

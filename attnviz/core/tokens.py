@@ -8,6 +8,7 @@ Attention Sinks"); in a causal model it is the first token.
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +96,8 @@ def run_of(places: list[int]) -> slice | list[int]:
 
 def kind_edges(tokens: Sequence[Token]) -> list[int]:
     """The places where keys of another kind begin; none where all are of one."""
-    pairs = zip(tokens, tokens[1:], strict=False)
-    return [place for place, (one, other) in enumerate(pairs, 1) if one.kind != other.kind]
+    pairs = enumerate(pairwise(tokens), 1)
+    return [place for place, (one, other) in pairs if one.kind != other.kind]
 
 
 def count_kinds(tokens: Sequence[Token]) -> dict[str, int]:

@@ -156,10 +156,7 @@ def fit_provenance(value: Any, where: str) -> Provenance:
 def tokens_of(tokens: list[TokenDocument | str]) -> tuple[Token, ...]:
     """Tokens as maps have them."""
     return tuple(
-        Token(item)
-        if isinstance(item, str)
-        else Token(**structs.asdict(item))
-        for item in tokens
+        Token(item) if isinstance(item, str) else Token(**structs.asdict(item)) for item in tokens
     )
 
 

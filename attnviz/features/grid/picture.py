@@ -118,7 +118,9 @@ def grid(
     for edge in kind_edges(attention_map.key_tokens):
         at = edge * across.scale / across.block - 0.5
         places = [(x + at, y - 0.5, y + down.tile - 0.5) for x, y in corners]
-        axes.vlines(*zip(*places, strict=True), gid="kinds", linewidth=1, color=sheet.ink(colors.INK))
+        axes.vlines(
+            *zip(*places, strict=True), gid="kinds", linewidth=1, color=sheet.ink(colors.INK)
+        )
     _join_groups(axes, groups, corners, heads, (down, across))
     if unit == OWN_UNIT and look_option("values") != "no":
         lower = [(x, y + down.tile) for x, y in corners]

@@ -1,4 +1,4 @@
-"""Keys that are no tokens: which kinds a softmax runs over, in which order, and what they stand for.
+"""Keys that are no tokens: which kinds a softmax runs over, and what they stand for.
 
 A layer declares its keys (`KEY_LAYOUTS`), by what its modules are and not by the name of a family.
 The shape test compares the last axis with these kinds and refuses what they cannot name.
@@ -70,7 +70,9 @@ class KeyLayout:
             queries = TokenBlocks(queries.start, queries.stop)
         return PooledGrid(queries, each_token(self.keys))
 
-    def tokens(self, own: Sequence[Token], source: Sequence[Token], shift: int) -> tuple[Token, ...]:
+    def tokens(
+        self, own: Sequence[Token], source: Sequence[Token], shift: int
+    ) -> tuple[Token, ...]:
         """The keys by name; source tokens lie `shift` characters behind the text's own."""
         made: list[Token] = []
         for run in self.runs:
@@ -96,7 +98,9 @@ def _compressed(tokens: Sequence[Token], span: tuple[int, int]) -> Token:
     It covers no characters of its own: these are those of the tokens before it.
     """
     first, last = (tokens[place].text for place in span)
-    return Token(f"{span[0]}–{span[1]} {first} … {last}", special=True, kind="compressed", span=span)
+    return Token(
+        f"{span[0]}–{span[1]} {first} … {last}", special=True, kind="compressed", span=span
+    )
 
 
 def _of_layers(span: tuple[int, int]) -> Token:

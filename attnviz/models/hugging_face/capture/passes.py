@@ -395,10 +395,15 @@ def read_batch(
 def _wrong_shape(
     name: str, kind: str, shape: Sequence[int], side: tuple[int, int], batch: int
 ) -> AttentionError:
+    why = "windows or blocks of it, not the weights between all tokens"
+    if len(shape) == 4 and (shape[0], shape[2]) == (batch, side[0]) and shape[3] > side[1]:
+        why = (
+            f"of its {shape[3]:,} keys {side[1]:,} are tokens, and the other "
+            f"{shape[3] - side[1]:,} are of a kind that is not declared, or not read here"
+        )
     return AttentionError(
         f"layer {name} of architecture '{kind}' gives out attention of shape {tuple(shape)}, "
-        f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): windows or blocks of "
-        "it, not the weights between all tokens"
+        f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): {why}"
     )
 
 
