@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
+from attnviz.core.attention_map import IMPLIED, SIMILARITY, AttentionMap, Token
 from attnviz.core.tokens import count_kinds, kind_edges, kinds_in_words
 from attnviz.renderers import colors, look
 from attnviz.renderers.figures import figure as sheet
@@ -190,6 +190,8 @@ def axis_names(item: AttentionMap) -> tuple[str, str]:
     """The names of a map's rows and columns."""
     if item.stream == IMPLIED:
         return IMPLIED_AXES
+    if item.stream == SIMILARITY:
+        return "query", "document"
     counts = count_kinds(item.key_tokens)
     if len(counts) > 1:  # a line stands between the kinds
         return QUERY_AXIS, f"{KEY_AXIS}: " + " | ".join(
