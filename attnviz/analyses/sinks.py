@@ -71,10 +71,10 @@ def held_by_kinds(item: AttentionMap) -> dict[str, float]:
 
 def kinds_in_line(item: AttentionMap) -> str:
     """One line: what keys of each kind hold; empty where all are of one."""
-    held = held_by_kinds(item)
-    if len(held) < 2:
+    by_kind = held_by_kinds(item)
+    if len(by_kind) < 2:
         return ""
-    parts = (f"{KINDS.get(kind, kind)} {percent(share)}" for kind, share in held.items())
+    parts = (f"{KINDS.get(kind, kind)} {percent(share)}" for kind, share in by_kind.items())
     return f"of what goes to keys: {', '.join(parts)}"
 
 
@@ -251,8 +251,8 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
             "shown: --special drop leaves them out",
         )
     place = int((item.weights.sum(axis=(0, 1, 2)) * textual).argmax())
-    dropped = not item.begins or (in_words and first_is_sink(item))
-    if not textual[place] or (not place and dropped):
+    is_gone = not item.begins or (in_words and first_is_sink(item))
+    if not textual[place] or (not place and is_gone):
         return ()
     # A sink needs several rows that agree.
     rows = len(item.query_tokens)

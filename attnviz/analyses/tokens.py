@@ -165,8 +165,8 @@ def _without_kinds(
                 f"{in_words(own, 'and')}: name others, or another --stream"
             )
         check_single_tokens(item, f"--special {how}")
-        held = held_by_kinds(item)
-        shares += (f"{KINDS[kind]} {percent(held[kind])} of {item.stream}" for kind in own)
+        by_kind = held_by_kinds(item)
+        shares += (f"{KINDS[kind]} {percent(by_kind[kind])} of {item.stream}" for kind in own)
         maps.append(_cut_kinds(attention, item, how, own))
     sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
     action = "dropped" if how == "drop" else "dropped, rows to 1"
@@ -196,7 +196,7 @@ def _cut_kinds(
     if left == ["source"]:  # its places are those in the source again
         length = len(attention.text_of(names["token"])) if "token" in names else 0
         shift = length + 1 if length else 0
-        tokens = [_unmoved(token, shift) for token in tokens]
+        tokens = [_move_back(token, shift) for token in tokens]
     return item.with_weights(
         map_shares(weights) if how == "renormalise" else weights,
         key_tokens=tuple(tokens),
@@ -204,7 +204,7 @@ def _cut_kinds(
     )
 
 
-def _unmoved(token: Token, shift: int) -> Token:
+def _move_back(token: Token, shift: int) -> Token:
     has_place = token.end > token.start
     start, end = (token.start - shift, token.end - shift) if has_place else (0, 0)
     return replace(token, start=start, end=end, kind="token")

@@ -144,8 +144,8 @@ def capture(
             name: check_calls(name, own, _spec_of(name, own, specs), model)
             for name, own in layers.items()
         }
-    read = {*streams, *(side for own in layers.values() for side in _covered(own))}
-    if not read >= set(sides) and not (others.matrices and not implied.has_attention(model)):
+    there = {*streams, *(side for own in layers.values() for side in _streams_under(own))}
+    if not there >= set(sides) and not (others.matrices and not implied.has_attention(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
@@ -167,7 +167,7 @@ def _layout_of(layers: Mapping[str, CallWeights]) -> KeyLayout | None:
     return next(iter(layers.values())).layout
 
 
-def _covered(layers: Mapping[str, CallWeights]) -> tuple[str, ...]:
+def _streams_under(layers: Mapping[str, CallWeights]) -> tuple[str, ...]:
     """The streams of tokens in whose place that of these layers stands."""
     layout = _layout_of(layers)
     return layout.covers if layout else ()

@@ -128,8 +128,8 @@ def stream_of(path: str) -> str:
     """The stream of an attention module by its path: "cross", a tower, a side or "self"."""
     if any(CROSS.search(part) for part in path.split(".")[-3:]):
         return "cross"
-    if enclosed := ENCLOSED.match(path):
-        return enclosed[1]
+    if side := ENCLOSED.match(path):
+        return side[1]
     for name, pattern in TOWERS.items():
         if pattern.search(path):
             return name

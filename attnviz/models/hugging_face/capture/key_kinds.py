@@ -74,25 +74,25 @@ class KeyLayout:
         self, own: Sequence[Token], source: Sequence[Token], shift: int
     ) -> tuple[Token, ...]:
         """The keys by name; source tokens lie `shift` characters behind the text's own."""
-        made: list[Token] = []
+        keys: list[Token] = []
         for run in self.runs:
             if run.kind == "token":
-                made += own
+                keys += own
             elif run.kind == "source":
-                made += (_moved(token, shift) for token in source)
+                keys += (_move(token, shift) for token in source)
             elif run.kind == "compressed":
-                made += (_compressed(own, span) for span in run.spans)
+                keys += (_name_entry(own, span) for span in run.spans)
             else:
-                made += (_of_layers(span) for span in run.spans)
-        return tuple(made)
+                keys += (_name_layers(span) for span in run.spans)
+        return tuple(keys)
 
 
-def _moved(token: Token, shift: int) -> Token:
+def _move(token: Token, shift: int) -> Token:
     places = (token.start + shift, token.end + shift) if token.end > token.start else (0, 0)
     return replace(token, start=places[0], end=places[1], kind="source")
 
 
-def _compressed(tokens: Sequence[Token], span: tuple[int, int]) -> Token:
+def _name_entry(tokens: Sequence[Token], span: tuple[int, int]) -> Token:
     """A compressed token by the places and the ends of what it was made of.
 
     It covers no characters of its own: these are those of the tokens before it.
@@ -103,7 +103,7 @@ def _compressed(tokens: Sequence[Token], span: tuple[int, int]) -> Token:
     )
 
 
-def _of_layers(span: tuple[int, int]) -> Token:
+def _name_layers(span: tuple[int, int]) -> Token:
     first, last = span
     if last < first:
         return Token("embeddings", special=True, kind="layer")
@@ -118,25 +118,25 @@ def layout_of(call: AttentionCall, stream: str, sides: Sides) -> KeyLayout | Non
 
 
 def check_layout(
-    path: str, call: AttentionCall, layout: KeyLayout, kind: str, expected: tuple[int, int]
+    path: str, call: AttentionCall, layout: KeyLayout, kind: str, size: tuple[int, int]
 ) -> None:
     """The shape test of keys of several kinds.
 
     Args:
         kind: the architecture.
-        expected: how many texts, and how many queries of each.
+        size: how many texts, and how many queries of each.
 
     Raises:
         AttentionError: the keys are not those that the layer declares; both numbers are named.
     """
     texts, heads, queries, _ = call.query.shape
     positions, keys = (heads if layout.by_position else queries), call.key.shape[2]
-    if (texts, positions, keys) != (*expected, layout.keys):
-        named = f"{layout.keys:,} keys ({kinds_in_words(layout.counts)})"
+    if (texts, positions, keys) != (*size, layout.keys):
+        kinds = f"{layout.keys:,} keys ({kinds_in_words(layout.counts)})"
         raise AttentionError(
             f"layer {path} of architecture '{kind}' gives out attention of {texts:,} texts × "
             f"{positions:,} queries over {keys:,} keys, and its kinds of keys make "
-            f"{expected[0]:,} × {expected[1]:,} over {named}"
+            f"{size[0]:,} × {size[1]:,} over {kinds}"
         )
 
 

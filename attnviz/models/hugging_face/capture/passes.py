@@ -208,9 +208,9 @@ def join_sites(calls: Sequence[CallWeights]) -> dict[str, CallWeights]:
 def depth_layout(sites: Sequence[tuple[str, int]], blocks: int) -> key_kinds.KeyLayout:
     """The blocks of layers, by what sites see: a layer is of the last block that is seen in it."""
     last = dict[int, int]()
-    for path, seen in sites:
+    for path, count in sites:
         for number in re.findall(r"(?<=\.)\d+(?=\.)", f".{path}.")[:1]:
-            last[int(number)] = max(last.get(int(number), 0), seen - 1)
+            last[int(number)] = max(last.get(int(number), 0), count - 1)
     spans = []
     for block in range(blocks):
         own = [layer for layer, number in last.items() if number == block]
@@ -239,8 +239,8 @@ def read_calls(
         if path is not None and spec is not None:
             one = replace(read_call(path, call, spec), layout=spec.layout)
             if spec.layout is not None and spec.layout.by_position:
-                turned = one.weights.swapaxes(1, 2)[:, :, slice(*spec.positions)]
-                one = replace(one, weights=turned, group_size=0)
+                weights = one.weights.swapaxes(1, 2)[:, :, slice(*spec.positions)]
+                one = replace(one, weights=weights, group_size=0)
             if one.scores:
                 peaks = np.full(call.query.shape[1], peak_at(path))
                 one = replace(one, scores=one.scores | {"massive": peaks})
