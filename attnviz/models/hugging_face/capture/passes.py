@@ -239,8 +239,8 @@ def read_calls(
         if path is not None and spec is not None:
             one = replace(read_call(path, call, spec), layout=spec.layout)
             if spec.layout is not None and spec.layout.by_position:
-                weights = one.weights.swapaxes(1, 2)[:, :, slice(*spec.positions)]
-                one = replace(one, weights=weights, group_size=0)
+                rows = one.weights.swapaxes(1, 2)[:, :, slice(*spec.positions)]
+                one = replace(one, weights=rows, group_size=0)
             if one.scores:
                 peaks = np.full(call.query.shape[1], peak_at(path))
                 one = replace(one, scores=one.scores | {"massive": peaks})
