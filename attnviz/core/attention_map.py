@@ -74,6 +74,12 @@ class Token:
     kind: str = "token"
     span: tuple[int, int] | None = None
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether it stands in a text where nothing is written yet: a mask without characters."""
+        spelt = any(map(str.isalnum, self.text))  # a mark of a space covers nothing either
+        return spelt and not self.special and self.start == self.end > 0
+
 
 KINDS = {
     "token": "tokens",
@@ -90,12 +96,6 @@ TEXTUAL = ("token", "source")
 """The kinds that stand for words of a text, unless they are special."""
 BETWEEN_SIDES = " and "
 """Joins the names of what the keys of several kinds belong to: "target and source"."""
-
-    @property
-    def is_unwritten(self) -> bool:
-        """Whether it stands in a text where nothing is written yet: a mask without characters."""
-        spelt = any(map(str.isalnum, self.text))  # a mark of a space covers nothing either
-        return spelt and not self.special and self.start == self.end > 0
 
 
 @dataclass(frozen=True, slots=True)
