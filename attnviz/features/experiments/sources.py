@@ -23,7 +23,7 @@ from attnviz.features.targets.outputs import (
     no_head,
     spell_choice,
 )
-from attnviz.features.vision.picture_text import PictureTextModel
+from attnviz.features.picture_text.source import PictureTextModel
 from attnviz.features.vision.pictures import SIDE, picture_of
 from attnviz.features.vision.vision_model import VisionModel
 from attnviz.models.hugging_face.capture.capture import without_cache
