@@ -23,6 +23,8 @@ a maximum over heads to more), or a "signed" number around 0, NaN where it has n
 IMPLIED, MEAN_CHANNEL = "implied", "mean over channels"
 """The stream of layers that have no attention but amount to a signed matrix, and the one head of
 those that mix channel by channel."""
+SIMILARITY = "similarity"
+"""The stream of late interaction: cosines of a query's and a document's tokens, no attention."""
 
 _CALL = re.compile(r"call (\d+) · (.+)")
 

@@ -31,6 +31,7 @@ DataKind = Literal[
     "why",
     "wiring",
     "answer",
+    "match",
     "cache",
     "sources",
     "chat",

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
+from attnviz.core.attention_map import IMPLIED, SIMILARITY, AttentionMap, Token
 from attnviz.renderers import colors, look
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -189,6 +189,8 @@ def axis_names(item: AttentionMap) -> tuple[str, str]:
     """The names of a map's rows and columns."""
     if item.stream == IMPLIED:
         return IMPLIED_AXES
+    if item.stream == SIMILARITY:
+        return "query", "document"
     return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
 
 

@@ -1,0 +1,31 @@
+"""How each kind of model is tried: an example for its copy, its folder, and the reading of it.
+
+A new kind is a row here, with a module of three functions beside `texts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.families import texts
+from tests.families.copies import Copy
+from tests.families.rows import Reading
+
+
+@dataclass(frozen=True)
+class Door:
+    """How a kind of model is tried."""
+
+    example: Callable[[Any], dict[str, Any]]  # inputs of a model, tensors by name
+    save: Callable[[Copy, Path], None]  # saves a copy, with what reads its inputs, to a folder
+    read: Callable[[Copy, Path], Reading]  # reads that folder by attnviz's public doors
+
+
+DOORS: dict[str, Door] = {
+    "text": Door(texts.example, texts.save, texts.read),
+    "pair": Door(texts.pair_example, texts.save, texts.read),
+}
+"""By kind; what has no row is listed as not tried."""
