@@ -23,8 +23,8 @@ from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.experiments import kernel, outputs, texts
 from attnviz.features.lenses.ask import apply_lens, likeliest_choices
 from attnviz.features.models.shrink import SmallCopy
-from attnviz.features.vision import pictures, vision_model
 from attnviz.features.picture_text.layouts import BY_FAMILY, image_token_of
+from attnviz.features.vision import pictures, vision_model
 from attnviz.features.vision.light_vision import open_light_vision
 from attnviz.features.writers.links import explain_head
 from attnviz.models.hugging_face.capture import implied, passes, region

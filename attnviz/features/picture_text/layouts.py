@@ -199,13 +199,13 @@ LAYOUTS = {
 BY_FAMILY = {family: name for name, row in LAYOUTS.items() for family in row.families}
 
 
-def place_by_probes(read: PicturesRead, found: Cells) -> list[Sheet]:
+def place_by_probes(read: PicturesRead, cells: Cells) -> list[Sheet]:
     """The cells that probes have found, in grids over the pictures."""
-    grids = grids_of(found, [picture.size for picture in read.pictures])
+    grids = grids_of(cells, [picture.size for picture in read.pictures])
     if grids is None:
         raise read.misfit("any grid of its patches")
-    loose = {int(place) for place in read.places} - {int(place) for place in found.places}
-    names = {place: found.names[place] for place in loose if place in found.names}
+    loose = {int(place) for place in read.places} - {int(place) for place in cells.places}
+    names = {place: cells.names[place] for place in loose if place in cells.names}
     tower = getattr(read.config, "vision_config", None) or getattr(read.config, "encoder", None)
     first = min(int(grid.cells.min()) for grid in grids)
     before = sorted(place for place in loose - names.keys() if place < first)
@@ -227,7 +227,7 @@ def place_by_probes(read: PicturesRead, found: Cells) -> list[Sheet]:
     return sheets
 
 
-def image_token_of(config: Any) -> int | None:
-    """The token that stands for a part of a picture in a model's texts; None without one."""
-    numbers = (getattr(config, f"image_token_{one}", None) for one in ("id", "index"))
+def image_token_of(config: Any, what: str = "image") -> int | None:
+    """The token that stands for a part of a picture, or video, in a model's texts; or None."""
+    numbers = (getattr(config, f"{what}_token_{one}", None) for one in ("id", "index"))
     return next((number for number in numbers if isinstance(number, int)), None)

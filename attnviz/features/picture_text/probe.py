@@ -77,8 +77,8 @@ def find_cells(
             strict=True,
         )
     )
-    known = (owner >= 0) & np.isfinite(x)
-    picture, x, y, owner = picture[known], x[known], y[known], owner[known]
+    valid = (owner >= 0) & np.isfinite(x)
+    picture, x, y, owner = picture[valid], x[valid], y[valid], owner[valid]
     places, owner, count = np.unique(owner, return_inverse=True, return_counts=True)
 
     def mean(values: Floats) -> Floats:
@@ -132,7 +132,7 @@ def find_points(
     most = max(len(sizes) - 1, 1)
     black = read(lambda *_: np.zeros((1, 1)))
     white = read(lambda *_: np.ones((1, 1)))
-    shown = [
+    ramps = [
         read(lambda number, *_: np.full((1, 1), number / most)),
         read(lambda _, wide, __: ((np.arange(wide) + 0.5) / wide)[None]),
         read(lambda _, __, high: ((np.arange(high) + 0.5) / high)[:, None]),
@@ -141,19 +141,19 @@ def find_points(
     for name, dark in black.items():
         if not (hasattr(dark, "is_floating_point") and dark.is_floating_point()):
             continue
-        if any(one[name].shape != dark.shape for one in (white, *shown)):
+        if any(one[name].shape != dark.shape for one in (white, *ramps)):
             raise ModelError("the processor cuts a picture by what it shows, not by its size alone")
-        low, *others = (_numbers(one[name]) for one in (black, white, *shown))
+        low, *others = (_numbers(one[name]) for one in (black, white, *ramps))
         span = others[0] - low
         if not span.any():
             continue
         with np.errstate(divide="ignore", invalid="ignore"):
             number, x, y = ((one - low) / np.where(span, span, np.nan) for one in others[1:])
         number = np.round(number * most)
-        known = np.nan_to_num(number).astype(int).clip(0, most)
-        x *= np.array([wide for wide, _ in sizes])[known]
-        y *= np.array([high for _, high in sizes])[known]
-        points[name] = _extended(np.stack([number, x, y]), span)
+        valid = np.nan_to_num(number).astype(int).clip(0, most)
+        x *= np.array([wide for wide, _ in sizes])[valid]
+        y *= np.array([high for _, high in sizes])[valid]
+        points[name] = extend_points(np.stack([number, x, y]), span)
     if not points:
         raise ModelError("the processor makes no pixels of a picture that differ by its shade")
     return points
@@ -168,7 +168,7 @@ def _grey(shade: NDArray[Any], size: tuple[int, int]) -> Any:
     return Image.fromarray(np.stack([levels] * 3, axis=-1))
 
 
-def _extended(points: Floats, span: Floats) -> Floats:
+def extend_points(points: Floats, span: Floats) -> Floats:
     """Points with those of the padding: each whole image goes on as a plane, outside the picture.
 
     The plane also evens out the steps of the grey.
@@ -182,14 +182,14 @@ def _extended(points: Floats, span: Floats) -> Floats:
     whole = contrast >= FULL * contrast.max(axis=-1, keepdims=True)
     result = flat.copy()
     for image in range(flat.shape[1]):
-        shown = (np.isfinite(flat[1, image]) & whole[image]).all(axis=0)
-        if shown.sum() < 3 or len(set(flat[0, image, 0, shown])) > 1:
+        visible = (np.isfinite(flat[1, image]) & whole[image]).all(axis=0)
+        if visible.sum() < 3 or len(set(flat[0, image, 0, visible])) > 1:
             continue
         for axis in (1, 2):
-            seen = flat[axis, image][:, shown].mean(axis=0)
-            factors, *_ = np.linalg.lstsq(plane[shown], seen, rcond=None)
+            values = flat[axis, image][:, visible].mean(axis=0)
+            factors, *_ = np.linalg.lstsq(plane[visible], values, rcond=None)
             result[axis, image] = plane @ factors
-        result[0, image] = flat[0, image, 0, shown][0]
+        result[0, image] = flat[0, image, 0, visible][0]
     return result.reshape(points.shape)
 
 
@@ -222,46 +222,46 @@ def find_owners(
             return np.concatenate([_numbers(part).ravel() for part in parts])
 
         everyone = torch.ones_like(scores)
-        owners = _decoded(gradient, everyone)
-        if owners is None and (pooled := _pooled(gradient, everyone)) is not None:
+        owners = decode_owners(gradient, everyone)
+        if owners is None and (pooled := find_pooled(gradient, everyone)) is not None:
             everyone[pooled] = 0
-            owners = _decoded(gradient, everyone)
+            owners = decode_owners(gradient, everyone)
     if owners is None:
         raise ModelError("a patch goes into more than one token, so that none has a place")
     ends = np.cumsum([one.numel() for one in pixels.values()])[:-1]
     parts = np.split(owners, ends.tolist())
-    shaped = {
+    by_input = {
         name: part.reshape(tuple(one.shape))
         for (name, one), part in zip(pixels.items(), parts, strict=True)
     }
-    return shaped, embeddings.detach()
+    return by_input, embeddings.detach()
 
 
-def _decoded(gradient: Callable[[Any], Floats], everyone: Any) -> NDArray[np.int64] | None:
+def decode_owners(gradient: Callable[[Any], Floats], everyone: Any) -> NDArray[np.int64] | None:
     """The position that each number goes into, -1 for none; None if many go into several."""
     plain = gradient(everyone)
-    used = np.flatnonzero(plain)
-    if not len(used):
+    entries = np.flatnonzero(plain)
+    if not len(entries):
         raise ModelError("no token of the sequence is made of patches of its own")
     position = np.arange(len(everyone))
-    found, clear, scale = np.zeros(len(used), np.int64), np.ones(len(used), bool), 1
+    number, clear, scale = np.zeros(len(entries), np.int64), np.ones(len(entries), bool), 1
     while scale < len(position):
         digits = position // scale % LEVELS
-        coded = gradient(everyone * everyone.new_tensor(2.0 ** (digits - LEVELS // 2)))
+        scaled = gradient(everyone * everyone.new_tensor(2.0 ** (digits - LEVELS // 2)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            power = np.log2(coded[used] / plain[used]) + LEVELS // 2
+            power = np.log2(scaled[entries] / plain[entries]) + LEVELS // 2
         digit = np.nan_to_num(np.round(power), posinf=-1, neginf=-1)
         clear &= (np.abs(power - digit) < NEAR) & (digit >= 0) & (digit < LEVELS)
-        found += scale * digit.astype(np.int64)
+        number += scale * digit.astype(np.int64)
         scale *= LEVELS
     if clear.mean() < 1 - MIXED:
         return None
     owners = np.full(plain.shape, -1, dtype=np.int64)
-    owners[used[clear]] = found[clear]
+    owners[entries[clear]] = number[clear]
     return owners
 
 
-def _pooled(gradient: Callable[[Any], Floats], everyone: Any) -> int | None:
+def find_pooled(gradient: Callable[[Any], Floats], everyone: Any) -> int | None:
     """The one position that is made of all pixels, as their mean is; None without one.
 
     From one end or the other, it is the position with which all that is used is first reached.
@@ -290,14 +290,14 @@ class _ReachedError(Exception):
 
 def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
     """What the text model reads at each position, shape (1, length, width), with its graph."""
-    found = list[Any]()
+    reached_at = list[Any]()
 
-    def look(_: Any, __: Any, given: Mapping[str, Any]) -> None:
-        embeddings = given.get("inputs_embeds")
+    def look(_: Any, __: Any, keywords: Mapping[str, Any]) -> None:
+        embeddings = keywords.get("inputs_embeds")
         if embeddings is None or not embeddings.requires_grad:
             return
         if embeddings.shape[:2] == (1, length):
-            found.append(embeddings)
+            reached_at.append(embeddings)
             raise _ReachedError
 
     with ExitStack() as hooks:
@@ -306,7 +306,7 @@ def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
         try:
             model(**inputs)
         except _ReachedError:
-            return found[0]
+            return reached_at[0]
     raise ModelError("the pictures are not embedded in the sequence of the text")
 
 
@@ -316,10 +316,10 @@ def without_mixing(model: Any) -> Iterator[None]:
     import torch
 
     convolutions = torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d
-    learned = [one for one in model.parameters() if one.requires_grad]
+    trainable = [one for one in model.parameters() if one.requires_grad]
     with watch_kernels(lambda call: torch.zeros_like(call.output)), ExitStack() as undo:
-        for one in learned:
-            undo.callback(setattr, one, "requires_grad", True)
+        for one in trainable:
+            undo.callback(one.requires_grad_)
             one.requires_grad = False
         for part in model.modules():
             name = type(part).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,44 +26,44 @@ class Grid:
     box: Box  # what they cover, in pixels of the picture
 
 
-def grids_of(found: Cells, sizes: Sequence[tuple[int, int]]) -> list[Grid] | None:
+def grids_of(where: Cells, sizes: Sequence[tuple[int, int]]) -> list[Grid] | None:
     """Cells in grids, a picture's own by the size of its cells, smallest first.
 
     Returns:
         None where some cells of one size do not fill a grid.
     """
     grids = []
-    for first, last in dict.fromkeys(zip(found.first.tolist(), found.last.tolist(), strict=True)):
-        here = np.flatnonzero((found.first == first) & (found.last == last))
-        for own in _by_size(found, here):
-            for layer in _layers(found, own):
-                grid = _grid(found, layer, sizes[first])
+    for first, last in dict.fromkeys(zip(where.first.tolist(), where.last.tolist(), strict=True)):
+        here = np.flatnonzero((where.first == first) & (where.last == last))
+        for own in _by_size(where, here):
+            for layer in _layers(where, own):
+                grid = _grid(where, layer, sizes[first])
                 if grid is None:
                     return None
                 cells, box = grid
-                grids.append(Grid(first, last, found.places[cells], box))
+                grids.append(Grid(first, last, where.places[cells], box))
     return grids
 
 
-def _by_size(found: Cells, own: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _by_size(where: Cells, own: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Cells of one picture in groups of one size."""
-    sizes = np.log(np.maximum(found.width[own] * found.height[own], 1e-6))
+    sizes = np.log(np.maximum(where.width[own] * where.height[own], 1e-6))
     order = np.argsort(sizes, kind="stable")
     steps = np.flatnonzero(np.diff(sizes[order]) > SAME) + 1
     for group in np.split(order, steps):
         yield own[np.sort(group)]
 
 
-def _layers(found: Cells, own: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _layers(where: Cells, own: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Cells of one size; where several show the same part, the first of each, then the second."""
-    middle = np.stack(
-        [_ranks(found.x[own], found.width[own]), _ranks(found.y[own], found.height[own])]
-    )
-    _, place = np.unique(middle, axis=1, return_inverse=True)
-    seen: dict[int, int] = {}
-    turns = np.array(
-        [seen.update({n: seen.get(n, -1) + 1}) or seen[n] for n in place.ravel().tolist()]
-    )
+    axes = (where.x, where.width), (where.y, where.height)
+    numbers = np.stack([_ranks(middle[own], size[own]) for middle, size in axes])
+    _, part = np.unique(numbers, axis=1, return_inverse=True)
+    before = Counter[int]()
+    turns = np.zeros(len(own), dtype=np.int64)
+    for number, one in enumerate(part.ravel().tolist()):
+        turns[number] = before[one]
+        before[one] += 1
     for turn in range(turns.max() + 1):
         yield own[turns == turn]
 
@@ -77,10 +78,10 @@ def _ranks(middles: Floats, sizes: Floats) -> NDArray[np.int64]:
 
 
 def _grid(
-    found: Cells, own: NDArray[np.int64], size: tuple[int, int]
+    where: Cells, own: NDArray[np.int64], size: tuple[int, int]
 ) -> tuple[NDArray[np.int64], Box] | None:
     """The cells in rows and columns, and the box that they cover."""
-    columns, rows = _ranks(found.x[own], found.width[own]), _ranks(found.y[own], found.height[own])
+    columns, rows = _ranks(where.x[own], where.width[own]), _ranks(where.y[own], where.height[own])
     shape = int(rows.max()) + 1, int(columns.max()) + 1
     if shape[0] * shape[1] != len(own):
         return None
@@ -88,8 +89,8 @@ def _grid(
     cells[rows, columns] = own
     if (cells < 0).any():
         return None
-    left, right = _ends(found.x[cells].mean(axis=0), float(np.median(found.width[own])), size[0])
-    top, bottom = _ends(found.y[cells].mean(axis=1), float(np.median(found.height[own])), size[1])
+    left, right = _ends(where.x[cells].mean(axis=0), float(np.median(where.width[own])), size[0])
+    top, bottom = _ends(where.y[cells].mean(axis=1), float(np.median(where.height[own])), size[1])
     return cells, (left, top, right, bottom)
 
 

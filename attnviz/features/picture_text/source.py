@@ -21,6 +21,7 @@ from attnviz.features.picture_text.layouts import (
     LAYOUTS,
     PicturesRead,
     Sheet,
+    image_token_of,
     place_by_probes,
 )
 from attnviz.features.picture_text.probe import embeddings_of, find_cells
@@ -133,9 +134,8 @@ class PictureTextModel(Source):
 
     def sheets_of(self, reading: Reading, picture: Picture) -> tuple[Any, list[Sheet]]:
         """The positions of all tokens of the pictures, and the grids that they make."""
-        ids, row = np.array(reading.ids), BY_FAMILY.get(self.kind)
-        mark, cells = mark_of(self.processor, self.model.config, picture_word(picture)), None
-        places = np.flatnonzero(ids == self.tokenizer.convert_tokens_to_ids(mark or ""))
+        ids, row, cells = np.array(reading.ids), BY_FAMILY.get(self.kind), None
+        places = self.places_of_pictures(reading.ids, video=picture.frames)
         if row is None:
             cells = find_cells(
                 self.model,
@@ -159,6 +159,13 @@ class PictureTextModel(Source):
             return places, place_by_probes(read, cells)
         assert row is not None
         return places, LAYOUTS[row].place(read)
+
+    def places_of_pictures(self, ids: Sequence[int], *, video: bool) -> Any:
+        """The positions of the tokens of pictures, or of a video, as the configuration says."""
+        number = image_token_of(self.model.config, "video") if video else None
+        if number is None:
+            number = image_token_of(self.model.config)
+        return np.flatnonzero(np.array(ids) == (-1 if number is None else number))
 
     def _embed(self, inputs: Mapping[str, Any], *, length: int) -> Any:
         """What the text reads of the pictures, from the model's inputs."""
@@ -335,10 +342,8 @@ def mark_of(processor: Any, config: Any, what: str) -> str:
     for owner in (processor, tokenizer):
         if isinstance(mark := getattr(owner, f"{what}_token", None), str):
             return mark
-    for name in (f"{what}_token_id", f"{what}_token_index"):
-        if isinstance(number := getattr(config, name, None), int):
-            return str(tokenizer.convert_ids_to_tokens(number))
-    return ""
+    number = image_token_of(config, what)
+    return "" if number is None else str(tokenizer.convert_ids_to_tokens(number))
 
 
 def _patch_map(

@@ -50,16 +50,12 @@ SQUARE = {"size": {"height": 32, "width": 32}}
 
 @dataclass(frozen=True, slots=True)
 class PictureFamily:
-    """A family as it is built for tests: `sheets` is how a picture of 60 × 40 pixels is seen.
-
-    Patches that `overlap` reach from the cell before to the next: they are centred on its corner.
-    """
+    """A family as it is built for tests: `sheets` is how a picture of 60 × 40 pixels is seen."""
 
     build: Callable[[Path], Path | InMemoryModel]
     sheets: str
     pictures: bool = True  # whether it reads several
     video: bool = False  # whether it reads frames
-    overlap: bool = False
     double: bool = True  # whether it runs in float64 too
 
 
@@ -472,11 +468,11 @@ PICTURE_FAMILIES = {
     "mistral3": PictureFamily(mistral3, "3 × 4"),
     "pixtral": PictureFamily(partial(mistral3, kind="Llava", merge=1), "5 × 8"),
     "qwen3_vl_moe": PictureFamily(qwen3_vl_moe, "2 × 4", video=True),
-    "glm4v": PictureFamily(glm4v, "2 × 4", video=True, double=False),
+    "glm4v": PictureFamily(glm4v, "2 × 4", double=False),
     "janus": PictureFamily(janus, "4 × 4"),
     "blip_2": PictureFamily(blip_2, "4 × 4", pictures=False),
     "instructblip": PictureFamily(instructblip, "4 × 4", pictures=False),
-    "florence2": PictureFamily(florence2, "4 × 4", pictures=False, overlap=True),
+    "florence2": PictureFamily(florence2, "4 × 4", pictures=False),
     "vision-encoder-decoder": PictureFamily(captioner, "4 × 4", pictures=False, double=False),
 }
 """Every family, by the name of its builder."""
@@ -496,7 +492,7 @@ class FramesReader:
     def __call__(self, videos: Any, **options: Any) -> dict[str, Any]:
         assert options["do_sample_frames"] is False
         frames = list(videos[0])
-        if not isinstance(self.images, Qwen2VLImageProcessorPil):
+        if not hasattr(self.images, "merge_size"):
             one_tile = {"crop_to_patches": False} if hasattr(self.images, "crop_to_patches") else {}
             nested = frames if one_tile else [frames]
             pixels = self.images(nested, return_tensors="pt", **one_tile)["pixel_values"]
@@ -518,7 +514,7 @@ class FramesReader:
 def table() -> list[str]:
     """The families as docs/tables/picture-text.md shows them."""
     rows = [
-        "| family | image tokens are placed by | a tiny one sees 60 × 40 pixels as | several | video |",
+        "| family | tokens are placed by | a tiny one sees 60 × 40 pixels as | several | video |",
         "|---|---|---|---|---|",
     ]
     for name, family in PICTURE_FAMILIES.items():
