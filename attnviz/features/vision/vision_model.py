@@ -103,7 +103,7 @@ class VisionModel(Source):
                     first = error
                 continue
             bare = Attention((), self._provenance_of(inputs_of_all))
-            attention = picture_maps.fill(bare)
+            attention = picture_maps.fill(bare, picture.image.size)
             if path and part is not self.tower:
                 note = (
                     f"read through its {path} ({type(part).__name__}): the whole model asks for "

@@ -22,6 +22,7 @@ from attnviz.features.windows.layers import (
 from attnviz.features.windows.places import PixelPlaces
 
 SIDE = "picture"
+Box = tuple[float, float, float, float]  # left, top, right, bottom in the picture's pixels
 WORDS = (("cls", "CLS"), ("class", "CLS"), ("dist", "DIST"), ("reg", "REG"), ("det", "DET"))
 """Parts of the names of parameters, and the tokens that they hold."""
 
@@ -33,13 +34,35 @@ class PlacedPicture:
     maps: tuple[AttentionMap, ...]
     notes: tuple[str, ...]
     grid: tuple[int, int]  # rows and columns of the first layer's patches
-    box: tuple[float, float, float, float]  # what they cover, in pixels
+    box: Box  # what they cover
 
-    def fill(self, attention: Attention) -> Attention:
-        """An attention without maps, with these."""
+    def fill(self, attention: Attention, size: tuple[int, int]) -> Attention:
+        """An attention without maps, with these; the picture has that width and height."""
         settings = {"patches": f"{self.grid[0]} × {self.grid[1]}"}
-        result = attention.with_maps(self.maps, notes=self.notes, settings=settings)
-        return replace(result, seen=self.box)
+        box, beyond = _inside(self.box, size, self.grid)
+        notes = self.notes
+        if beyond > BEYOND:
+            notes += (
+                f"patches at the border lie up to {beyond:.2g} of a patch beyond the picture, and "
+                "are drawn inside it",
+            )
+        result = attention.with_maps(self.maps, notes=notes, settings=settings)
+        return replace(result, seen=box)
+
+
+BEYOND, NEAR = 0.1, 0.01  # of a patch, which is said; of a side, which is rounded
+
+
+def _inside(box: Box, size: tuple[int, int], grid: tuple[int, int]) -> tuple[Box, float]:
+    """A box without what lies outside a picture, and how many patches that was."""
+    left, top, right, bottom = box
+    patches = (right - left) / grid[1], (bottom - top) / grid[0]
+    ends, beyond = list[float](), 0.0
+    for first, last, side, patch in zip((left, top), (right, bottom), size, patches, strict=True):
+        beyond = max(beyond, -first / patch, (last - side) / patch)
+        near = NEAR * side
+        ends += [0.0 if first < near else first, float(side) if last > side - near else last]
+    return (ends[0], ends[2], ends[1], ends[3]), beyond
 
 
 def read_picture(
@@ -78,6 +101,8 @@ def read_picture(
         )
     names = [_special_name(*one) for one in tracing.specials]
     first = reader.layers[0].queries.grid
+    if at is not None:
+        check_patch(str(patch), *first.shape)
     notes = tuple(_notes(reader))
     maps = _whole_map(reader.layers, names)
     if maps is None:
@@ -90,8 +115,6 @@ def read_picture(
                 f"'{name}' has no row of every patch over every other one, which this lens needs: "
                 "use --lens raw"
             )
-        if at is not None:
-            check_patch(str(patch), *first.shape)
         maps = _row_maps(reader.layers, names, at)
     return PlacedPicture(maps, notes, first.shape, first.box())
 
@@ -224,6 +247,10 @@ def _is_shifted(keys: Side, window: tuple[int, int]) -> bool:
 def _span(numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
         return f"layer {numbers[0]}"
-    if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
-        return f"layers {numbers[0]} to {numbers[-1]}"
+    first, last, step = numbers[0], numbers[-1], numbers[1] - numbers[0]
+    if list(numbers) == list(range(first, last + 1, step)):
+        if step == 1:
+            return f"layers {first} to {last}"
+        if len(numbers) > 3:
+            return f"layers {first}, {numbers[1]}, … {last}"
     return f"layers {', '.join(map(str, numbers))}"
