@@ -56,7 +56,7 @@ def watch_pass(model: Any, inputs: Mapping[str, Any], region: Region) -> Watched
             torch.no_grad(),
             observe(model, request, eager=eager) as log,
         ):
-            output = model(**without_cache(model, inputs))
+            output = model(**without_cache(model, inputs, return_dict=True))
         if not log.ran_compiled:
             break
     by_call = dict[tuple[str, int], list[CapturedCall]]()

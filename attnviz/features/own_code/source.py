@@ -154,7 +154,7 @@ class OwnCodeModel(LoadedModel):
         import torch
 
         with running_errors(self.model), torch.no_grad():
-            return logits_of(self.model(**without_cache(self.model, inputs)))
+            return logits_of(self.model(**without_cache(self.model, inputs, return_dict=True)))
 
     def _denoise(self, query: Query) -> Attention:
         """What a model that reads both ways writes behind a text, a map for each step."""

@@ -50,14 +50,16 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.d_model, config.heads_kv * size, bias=False)
         self.v_proj = nn.Linear(config.d_model, config.heads_kv * size, bias=False)
         self.o_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        rates = 10000.0 ** (-torch.arange(0, size, 2).float() / size)
+        self.register_buffer("rates", rates, persistent=False)
+        self.places = torch.arange(2048).float()
 
     def forward(self, x, hidden):
         own, (batch, length, _) = self.config, x.shape
         size = own.d_model // own.n_heads
         q, k, v = (p(x).view(batch, length, -1, size).transpose(1, 2)
                    for p in (self.q_proj, self.k_proj, self.v_proj))
-        rates = 10000.0 ** (-torch.arange(0, size, 2).float() / size)
-        angles = torch.arange(length).float()[:, None] * rates
+        angles = self.places[:length, None] * self.rates
         cos, sin = (f(torch.cat([angles, angles], -1)) for f in (torch.cos, torch.sin))
         q, k = (one * cos + turn(one) * sin for one in (q, k))
         k, v = (one.repeat_interleave(own.n_heads // own.heads_kv, 1) for one in (k, v))
