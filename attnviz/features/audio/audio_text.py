@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from io import BytesIO
 from math import ceil
 from pathlib import Path
@@ -223,7 +224,7 @@ class AudioTextModel(Source):
 
     @property
     def _is_mistral(self) -> bool:
-        return self.model.config.model_type == "voxtral"
+        return bool(self.model.config.model_type == "voxtral")
 
     def _read_mistral(self, samples: NDArray[np.float32], text: str) -> Mapping[str, Any]:
         """Voxtral's prompt: by mistral-common, or by a tokenizer that has its marks."""
@@ -368,15 +369,12 @@ def _load_processor(folder: Path, name: str) -> Any:
 
     checkpoint.check_growth(folder)
     check_extractor(folder, name)
-    mistral = (folder / "tekken.json").is_file() and not (folder / "tokenizer.json").is_file()
-    if mistral:
-        try:
-            import mistral_common  # noqa: F401
-        except ImportError as error:
-            raise ModelError(
-                f"the tokenizer of '{name}' (tekken.json) needs the package mistral-common: pip "
-                "install 'mistral-common[audio]'"
-            ) from error
+    needs_tekken = (folder / "tekken.json").is_file() and not (folder / "tokenizer.json").is_file()
+    if needs_tekken and find_spec("mistral_common") is None:
+        raise ModelError(
+            f"the tokenizer of '{name}' (tekken.json) needs the package mistral-common: pip "
+            "install 'mistral-common[audio]'"
+        )
     auto: Any = transformers.AutoProcessor
     with devices.library_errors(f"the processor of '{name}' cannot be loaded"):
         return auto.from_pretrained(folder, local_files_only=True)

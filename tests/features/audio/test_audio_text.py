@@ -11,6 +11,7 @@ import transformers
 
 from attnviz import AttnvizError, audio
 from attnviz.core.query import Recording
+from attnviz.features.audio import audio_text
 from attnviz.features.audio.audio_text import (
     AudioTextModel,
     load_audio_text_model,
@@ -155,16 +156,14 @@ def test_what_such_a_model_does_not_do_is_one_line(options, reason, voxtral, sou
         audio(sound, model=str(voxtral), **options)
 
 
-def test_a_tokenizer_of_mistral_common_names_its_package(voxtral, tmp_path):
+def test_a_tokenizer_of_mistral_common_names_its_package(voxtral, tmp_path, monkeypatch):
     for file in voxtral.iterdir():
         if file.name != "tokenizer.json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "tekken.json").write_text("{}")
-    try:
-        import mistral_common  # noqa: F401
-    except ImportError:
-        with pytest.raises(AttnvizError, match="needs the package mistral-common"):
-            load_audio_text_model(str(tmp_path), device="cpu")
+    monkeypatch.setattr(audio_text, "find_spec", lambda name: None)
+    with pytest.raises(AttnvizError, match="needs the package mistral-common"):
+        load_audio_text_model(str(tmp_path), device="cpu")
 
 
 @pytest.mark.slow

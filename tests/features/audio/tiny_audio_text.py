@@ -11,14 +11,16 @@ from tests.hugging_face.tiny_models import byte_pieces
 
 WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
-         "max_position_embeddings": 4096, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}  # fmt: skip
+         "max_position_embeddings": 4096, "bos_token_id": 0, "eos_token_id": 2,
+         "pad_token_id": 1}  # fmt: skip
 WHISPER = {"num_mel_bins": 16, "d_model": 32, "encoder_layers": 2, "encoder_attention_heads": 4,
            "encoder_ffn_dim": 48, "max_source_positions": 1500}  # fmt: skip
 ENCODER = {"num_mel_bins": 16, "hidden_size": 32, "num_hidden_layers": 2,
            "num_attention_heads": 4, "max_source_positions": 1500}  # fmt: skip
 TEMPLATE = (
     "{% for m in messages %}<s>{% for c in m['content'] %}"
-    "{% if c['type'] == 'audio' %}MARK{% else %}{{ c['text'] }}{% endif %}{% endfor %} ?{% endfor %}"
+    "{% if c['type'] == 'audio' %}MARK{% else %}{{ c['text'] }}{% endif %}"
+    "{% endfor %} ?{% endfor %}"
 )
 
 
