@@ -237,10 +237,10 @@ class AudioTextModel(Source):
             sound = {"type": "audio", "base64": b64encode(file.getvalue()).decode()}
             content = [sound, {"type": "text", "text": text}]
             with devices.library_errors(f"the processor of '{self.name}' fails"):
-                found: Mapping[str, Any] = processor.apply_chat_template(
+                inputs: Mapping[str, Any] = processor.apply_chat_template(
                     [{"role": "user", "content": content}], return_dict=True, tokenize=True
                 )
-            return found
+            return inputs
         import torch
 
         with devices.library_errors(f"the processor of '{self.name}' fails"):
@@ -333,8 +333,8 @@ def name_ids(
 def extractor_of(processor: Any) -> Any:
     """What makes features of samples in a processor."""
     for name in ("feature_extractor", "audio_processor"):
-        if (found := getattr(processor, name, None)) is not None:
-            return found
+        if (part := getattr(processor, name, None)) is not None:
+            return part
     raise ModelError(f"a {type(processor).__name__} has no feature extractor of sound")
 
 
