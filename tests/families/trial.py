@@ -37,7 +37,7 @@ def _try(name: str) -> rows.Row:
     if door is None:
         return rows.Row(name, kind.kind, "not built", attention=True, reason="not tried")
     try:
-        copy = make_copy(kind, door.example)
+        copy = door.make(name) if door.make else make_copy(kind, door.example)
         attention = attends(copy.model, door)
     except NotBuiltError as error:
         return rows.Row(name, kind.kind, "not built", attention=True, reason=str(error))
