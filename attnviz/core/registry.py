@@ -204,6 +204,13 @@ SOURCES = {
     "recording": FeatureEntry("Models of speech.", "audio.opening:open_speech_model"),
 }
 """What opens the source of an origin, by what it reads where that is no text."""
+PICTURE_READERS = {
+    "video": FeatureEntry("Models of films.", "video.video_model:open_video"),
+    "detection": FeatureEntry(
+        "Models with queries for objects.", "detection.detector:open_detector"
+    ),
+}
+"""What makes a source of a loaded model of pictures, each asked in turn: it, or None."""
 FILE_QUERIES = {
     "picture": FeatureEntry("The query of a picture.", "vision.opening:query_of_picture"),
     "recording": FeatureEntry("The query of a recording.", "audio.opening:query_of_recording"),

@@ -32,7 +32,10 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
     ),
     also=("grid",),
     python=["check"],
-    draws={"overlay": "the weights of one head, or the mean over a layer, over the picture"},
+    draws={
+        "overlay": "the weights of one head, or the mean over a layer, over the picture",
+        "gif": "the same over the frames of --video, as a film",
+    },
 )
 def image(
     file: InMemoryInput = arg(
