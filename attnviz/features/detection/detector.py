@@ -1,9 +1,10 @@
 """Models with queries for objects: where each query looks in a picture.
 
-In DETR (Carion et al. 2020, "End-to-End Object Detection with Transformers") an encoder attends among the cells of the backbone's map, a decoder's queries attend to each other
-and to the cells. Detection tokens of a plain ViT (Fang et al. 2021, "YOLOS") are queries, too: they
-share one sequence with the patches. Attention that samples points (Zhu et al. 2021, "Deformable
-DETR") has no weights over all cells: it is left out, and a note says so.
+In DETR (Carion et al. 2020, "End-to-End Object Detection with Transformers") an encoder attends
+among the cells of the backbone's map, and a decoder's queries attend to each other and to the
+cells. Detection tokens of a plain ViT (Fang et al. 2021, "YOLOS") are queries, too: they share one
+sequence with the patches. Attention that samples points (Zhu et al. 2021, "Deformable DETR") has no
+weights over all cells: it is left out, and a note says so.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SAMPLED = (
     "attention of {} samples points and has no weights over all cells of the picture: it is left "
     "out"
 )
-STRIDES = (4, 8, 14, 16, 28, 32, 64)  # pixels along the side of a cell
+STRIDES = (4, 8, 16, 32, 64, 14, 28)  # pixels along the side of a cell, likely ones first
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,24 @@ class _Sizes:
     width: int
     patch: tuple[int, int] | None  # of a plain ViT, whose queries are among its tokens
     last: bool  # whether its queries follow the patches
+    marks: int  # a class token and registers
 
-    def grid(self, cells: int) -> tuple[int, int] | None:
-        """Rows and columns of so many cells of one size over the picture; None: they do not fit."""
+    def cells(self, count: int) -> tuple[int, int, int] | None:
+        """Rows and columns of so many cells over the picture, and a cell's side; None: no fit."""
         for stride in STRIDES:
             for up in (1, 0):
                 rows, columns = (
                     (side + up * (stride - 1)) // stride for side in (self.height, self.width)
                 )
-                if rows * columns == cells:
-                    return rows, columns
+                if rows * columns == count:
+                    return rows, columns, stride
         return None
+
+    def grid(self, count: int) -> tuple[int, int]:
+        """Rows and columns of cells of which it is known that they fit."""
+        found = self.cells(count)
+        assert found is not None
+        return found[:2]
 
     @property
     def patches(self) -> tuple[int, int]:
@@ -143,7 +151,8 @@ class Detector(Source):
         last = hasattr(config, "num_detection_tokens")
         patch = getattr(config, "patch_size", None) if _is_plain(config) else None
         side = None if patch is None else pictures.pair(patch)
-        return _Sizes(queries_of(config), height, width, side, last)
+        marks = 1 + int(getattr(config, "num_register_tokens", None) or 0)
+        return _Sizes(queries_of(config), height, width, side, last, marks)
 
     def _kind(self, path: str, lengths: tuple[int, int], sizes: _Sizes) -> str | None:
         """What an attention runs over: "joint", or the stream; None: nothing that is known."""
@@ -151,13 +160,13 @@ class Detector(Source):
         if BACKBONE.search(path):
             return None
         if sizes.patch is not None:
-            return "joint" if queries == keys and 0 <= sizes.special(keys) <= 1 + 8 else None
+            return "joint" if queries == keys and sizes.special(keys) == sizes.marks else None
         stream = stream_of(path)
         if stream == "cross":
-            return stream if queries == sizes.queries and sizes.grid(keys) else None
+            return stream if queries == sizes.queries and sizes.cells(keys) else None
         if stream == "decoder":
             return stream if queries == keys == sizes.queries else None
-        return "encoder" if queries == keys and sizes.grid(keys) else None
+        return "encoder" if queries == keys and sizes.cells(keys) else None
 
     def _read(self, inputs: dict[str, Any], sizes: _Sizes, picture: Picture) -> ModulePass:
         def choose(path: str, lengths: tuple[int, int]) -> TokenBlocks | None:
@@ -170,7 +179,6 @@ class Detector(Source):
             if picture.patch is None:
                 return TokenBlocks(0, length, length)  # the mean over all cells
             grid = sizes.grid(length)
-            assert grid is not None
             row, column = check_patch(picture.patch, *grid)
             place = row * grid[1] + column
             return TokenBlocks(place, place + 1)
@@ -212,7 +220,7 @@ class Detector(Source):
             order, tokens = _joint_keys(sizes, keys, names)
             kind, weights = "self", weights[..., order]
         else:
-            tokens = patch_tokens(*(sizes.grid(keys) or (0, 0)))
+            tokens = patch_tokens(*sizes.grid(keys))
         if kind != "encoder":
             return AttentionMap(
                 kind, names, tokens, weights, layers, query_side=OBJECTS, key_side=pictures.SIDE
@@ -221,7 +229,7 @@ class Detector(Source):
         if picture.patch is None:
             who = (AVERAGE,)
         elif picture.patch != ALL:
-            row, column = check_patch(picture.patch, *(sizes.grid(keys) or (0, 0)))
+            row, column = check_patch(picture.patch, *sizes.grid(keys))
             who = (Token(f"{row},{column}"),)
         return AttentionMap(
             kind, who, tokens, weights, layers, query_side=pictures.SIDE, key_side=pictures.SIDE
@@ -234,13 +242,9 @@ class Detector(Source):
         values, mask = inputs["pixel_values"], inputs.get("pixel_mask")
         sides = [int(side) for side in values.shape[-2:]]
         seen = sides if mask is None else [int(mask[0].any(1 - axis).sum()) for axis in (0, 1)]
-        grid = patch_grid(item.key_tokens)
-        stride = [
-            next(one for one in (*STRIDES, side) if -(-side // one) <= cells)
-            for side, cells in zip(sides, grid, strict=True)
-        ]
-        if (patch := getattr(self.model.config, "patch_size", None)) and item.stream == "self":
-            stride = [*pictures.pair(patch)]
+        grid, sizes = patch_grid(item.key_tokens), self._sizes(inputs)
+        found = sizes.cells(grid[0] * grid[1])
+        stride = sizes.patch or (found[2:] * 2 if found else (1, 1))
         high, wide = (cells * one / own for cells, one, own in zip(grid, stride, seen, strict=True))
         return 0.0, 0.0, wide * picture.image.width, high * picture.image.height
 

@@ -164,6 +164,7 @@ def _film_of(path: Path | Any) -> Film:
         count = int(getattr(picture, "n_frames", 1))
         for number in range(count if count > 1 else 0):
             picture.seek(number)
+            picture.load()  # WebP says how long a frame lasts only then
             start += float(picture.info.get("duration") or 0) / 1000
             times.append(start)
     known = tuple(times[:count]) if start else ()

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.errors import UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.features.vision.vision_model import load_picture_model
 from attnviz.models import attend_query
-from tests.features.detection.tiny_detectors import MODELS, model_of, processor
+from tests.features.detection.tiny_detectors import model_of, processor
 from tests.features.vision.tiny_vision import picture
 from tests.invoke import attnviz
 
@@ -114,17 +114,17 @@ def test_queries_among_patches_are_rows_and_patches_the_last_keys(kind):
         one for one in eager(model, inputs).attentions if kind == "yolos" or len(one[0, 0]) == 26
     ]
     (item,) = found.maps
-    across = 6 if kind == "yolos" else 4
+    across, marks = (6, 1 + 5) if kind == "yolos" else (4, 5 + 5)
     for layer, whole in enumerate(layers):
         for query in range(5):
             row = 1 + 4 * across + query if kind == "yolos" else query
-            start = 1 if kind == "yolos" else 6
+            start = 1 if kind == "yolos" else 10  # behind its queries, a class token and registers
             own = item.weights[layer, :, query]
             for place in range(4 * across):
                 oracle = whole[0, :, row, start + place].numpy()
-                np.testing.assert_allclose(own[:, 6 + place], oracle, atol=1e-5)
+                np.testing.assert_allclose(own[:, marks + place], oracle, atol=1e-5)
             np.testing.assert_allclose(own.sum(-1), 1, atol=1e-5)
-    assert [token.text for token in item.key_tokens[6:8]] == ["0,0", "0,1"]
+    assert [token.text for token in item.key_tokens[marks : marks + 2]] == ["0,0", "0,1"]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,8 @@ def test_queries_are_named_by_what_they_find_and_where():
         assert found.main.query_tokens[one.query].text.startswith(
             f"query {one.query}: {one.label} "
         )
-    assert [one.score for one in found.found] == sorted(
-        (float(s.max()) for s in shares), reverse=True
-    )
+    oracle = sorted((float(one.max()) for one in shares), reverse=True)
+    assert [one.score for one in found.found] == pytest.approx(oracle)
     assert len(found.provenance.settings["objects"]) == 5
 
 
@@ -175,8 +174,6 @@ def test_what_it_cannot_do_is_refused():
     asked = Picture(picture(), lens="rollout")
     with pytest.raises(UsageError, match="finds objects, and --lens rollout is for models of one"):
         attend_query(source, Query("", kind="picture", picture=asked))
-    assert issubclass(AttentionError, Exception)
-    assert {*MODELS} >= {"detr", "yolos"}
 
 
 def test_the_command_draws_the_surest_queries_with_their_boxes(tmp_path, coarse):

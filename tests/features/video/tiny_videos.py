@@ -62,7 +62,7 @@ def model_of(kind: str) -> Any:
                 pred_hidden_size=48,
                 pred_num_attention_heads=4,
                 pred_num_hidden_layers=1,
-            )  # fmt: skip
+            )
         ),
     }[kind]()
     with torch.no_grad():
