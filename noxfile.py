@@ -138,6 +138,16 @@ def sheets(session: nox.Session) -> None:
 
 
 @nox.session
+def families(session: nox.Session) -> None:
+    """Try every model type of transformers, or `-- TYPE …`, and write what works into the docs.
+
+    An hour on one core. A broken run goes on where it was; `-- --workers 2` takes two cores.
+    """
+    _install(session)
+    session.run("python", "-m", "tests.families", *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Run 1000 random command lines, or `-- RUNS [--seed N]`, and report what broke.
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnviz.features.heads.command import heads as heads
     from attnviz.features.image.command import image as image
     from attnviz.features.lessons.command import lesson as lesson
+    from attnviz.features.match.command import match as match
     from attnviz.features.sources.command import sources as sources
     from attnviz.features.steps.command import steps as steps
     from attnviz.features.watch.function import Watched as Watched
@@ -53,6 +54,7 @@ _PLACES = {
     "features.explain.command": "explain",
     "features.image.command": "image",
     "features.lessons.command": "lesson",
+    "features.match.command": "match",
     "features.sources.command": "sources",
     "features.steps.command": "steps",
     "features.watch.function": "Watched watch",

@@ -52,6 +52,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "steps": (TEXT,),
     "why": (TEXT,),
     "explain": (TEXT,),
+    "match": (TEXT, "The dog sat"),
     "cache": (TEXT,),
     "sources": (TEXT, "sample_inputs/sentences.txt"),
     "watch": (torch.nn.MultiheadAttention(4, 2),),

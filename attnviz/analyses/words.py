@@ -74,7 +74,8 @@ def _together(tokens: Sequence[Token], text: str) -> Token:
     start, end = min(token.start for token in tokens), max(token.end for token in tokens)
     spelling = " ".join(text[start:end].split()) or " ".join(token.text for token in tokens)
     labels = {token.label for token in tokens}
-    return Token(spelling, start, end, label=labels.pop() if len(labels) == 1 else None)
+    label = labels.pop() if len(labels) == 1 else None
+    return Token(spelling, start, end, label=label, kind=tokens[0].kind)
 
 
 def _sums(values: NDArray[Any], partition: Partition, axis: int) -> NDArray[np.float64]:
@@ -190,7 +191,8 @@ def word_numbers(
 
     A piece that is only a space, or covers nothing, belongs to the word after it (after the last
     word, or before a special token: to the word before); a piece that runs over several words
-    belongs to the first. A piece without a word between two special tokens has none. Words are the
+    belongs to the first. A piece without a word between two special tokens has none, and so has a
+    mask where nothing is written. Words are the
     runs between spaces unless others are given, in the order of the text.
     """
     words = split_words(text) if words is None else words
@@ -203,7 +205,7 @@ def word_numbers(
     numbers: list[int | None] = []
     begin = 0  # where the last special token in the text ends
     for token, stop in zip(tokens, next_special, strict=True):
-        if token.special or not len(ends):
+        if token.special or token.is_unwritten or not len(ends):
             begin = max(begin, token.end if token.special else 0)
             numbers.append(None)
             continue
@@ -285,5 +287,5 @@ def word_partition(
     runs = partition_of(tokens, numbers, text)
     first = (numbers[run[0]] for run in members_of(numbers))
     pairs = zip(runs.tokens, first, strict=True)
-    names = (t if at is None else replace(words[at], label=t.label) for t, at in pairs)
+    names = (t if at is None else replace(words[at], label=t.label, kind=t.kind) for t, at in pairs)
     return Partition(tuple(names), runs.groups)

@@ -13,6 +13,11 @@ COMMANDS = {
         "audio.command:audio",
         "Look",
     ),
+    "match": FeatureEntry(
+        "Show how a query matches a document, token by token (ColBERT).",
+        "match.command:match",
+        "Look",
+    ),
     "browse": FeatureEntry(
         "Browse attention by keys, in this terminal.", "browse.command:browse", "Look"
     ),

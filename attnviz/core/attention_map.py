@@ -23,14 +23,26 @@ a maximum over heads to more), or a "signed" number around 0, NaN where it has n
 IMPLIED, MEAN_CHANNEL = "implied", "mean over channels"
 """The stream of layers that have no attention but amount to a signed matrix, and the one head of
 those that mix channel by channel."""
+SIMILARITY = "similarity"
+"""The stream of late interaction: cosines of a query's and a document's tokens, no attention."""
 
-_CALL = re.compile(r"call (\d+) · (.+)")
+_CALL = re.compile(r"(call \d+|step \d+ of \d+) · (.+)")
+_LAYER_OF_CALL = re.compile(r"(?:(.+) · )?(call(?= \d+$)|step(?= \d+ of \d+$)) .+")
 
 
-def stream_of_call(stream: str) -> tuple[int | None, str]:
-    """The number of the call that a stream ("call 3 · self") is of, and the stream without it."""
+def stream_of_call(stream: str) -> tuple[str, str]:
+    """The call that a stream is of ("call 3 · self"), and the stream without it.
+
+    A call may be a step of several ("step 3 of 8 · self"); "" is no call.
+    """
     match = _CALL.fullmatch(stream)
-    return (int(match[1]), match[2]) if match else (None, stream)
+    return (match[1], match[2]) if match else ("", stream)
+
+
+def layer_of_call(name: str) -> tuple[str, str] | None:
+    """Of a layer in a map of every call its own name, and "call" or "step"; None: of any other."""
+    match = _LAYER_OF_CALL.fullmatch(name)
+    return (match[1] or "", match[2]) if match else None
 
 
 SECOND_PART, PARTS = "second part from character", "parts"
@@ -48,6 +60,9 @@ class Token:
         special: True for marks that stand for no text ([CLS], <eos>, a summary).
         label: what a person or a model calls it ("B-PER"), if anything.
         piece: its number in the model's vocabulary and how it is spelt there, where that is known.
+        kind: what a key is, a name in `KINDS`; what is no token of a text is special as well.
+        span: the first and the last of what it was made of, counted from 0: tokens of the text for
+            a compressed one, layers for a block of them.
     """
 
     text: str
@@ -56,6 +71,31 @@ class Token:
     special: bool = False
     label: str | None = None
     piece: tuple[int, str] | None = field(default=None, compare=False, repr=False)
+    kind: str = "token"
+    span: tuple[int, int] | None = None
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether it stands in a text where nothing is written yet: a mask without characters."""
+        spelt = any(map(str.isalnum, self.text))  # a mark of a space covers nothing either
+        return spelt and not self.special and self.start == self.end > 0
+
+
+KINDS = {
+    "token": "tokens",
+    "source": "source tokens",
+    "compressed": "compressed tokens",
+    "layer": "blocks of layers",
+    "register": "registers",
+    "slot": "memory slots",
+}
+"""What a key may be, and the word for several of them."""
+SPECIAL = "special"
+"""What marks among tokens are called beside these kinds."""
+TEXTUAL = ("token", "source")
+"""The kinds that stand for words of a text, unless they are special."""
+BETWEEN_SIDES = " and "
+"""Joins the names of what the keys of several kinds belong to: "target and source"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +510,7 @@ class Attention:
         call, stream = stream_of_call(item.stream)
         alike = (one for one in self.maps if stream_of_call(one.stream)[1] == stream)
         same = tuple(one for one in alike if one.weights.shape[1:] == item.weights.shape[1:])
-        return (item,) if call is None else same
+        return same if call else (item,)
 
     def every_call(self, item: AttentionMap) -> AttentionMap:
         """All calls of the modules that a map is of in one map: a layer for each of their calls."""
@@ -479,11 +519,11 @@ class Attention:
             return item
         names = dict.fromkeys(name for one in calls for name in one.layers)
         rows = {
-            f"{name} · call {number}" if len(names) > 1 else f"call {number}": (one, name)
+            f"{name} · {call}" if len(names) > 1 else call: (one, name)
             for name in names
             for one in calls
             if name in one.layers
-            for number, _ in [stream_of_call(one.stream)]
+            for call, _ in [stream_of_call(one.stream)]
         }
         weights = np.stack([one.weights[one.layers.index(name)] for one, name in rows.values()])
         stream = stream_of_call(item.stream)[1]
@@ -503,7 +543,7 @@ class Attention:
         """The text of a side's tokens; empty if it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
         texts["written"] = self.text  # what a model wrote about a picture, behind its prompt
-        return texts.get(side) or ""
+        return "\n".join(text for one in side.split(BETWEEN_SIDES) if (text := texts.get(one)))
 
     def texts_of(self, item: AttentionMap) -> tuple[str, str]:
         """The texts of a map's rows and of its columns; empty if they are not known."""

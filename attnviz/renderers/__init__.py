@@ -191,6 +191,7 @@ DATA_KINDS: dict[DataKind, tuple[str, tuple[Form, ...]]] = {
     "ablation": ("effects", ("text", "document", "rows", "arrays")),
     "why": ("reasons of a head", ("text", "document", "rows", "arrays")),
     "answer": ("what decided an answer", ("text", "document", "rows")),
+    "match": ("a match", ("text", "document", "rows", "arrays")),
     "cache": ("what a smaller cache costs", ("text", "document", "rows")),
     "sources": ("the sources of an answer", ("text", "document", "rows")),
     "chat": ("the parts of a chat", ("text", "document", "rows")),

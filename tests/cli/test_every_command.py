@@ -42,6 +42,13 @@ def speech(folder: Path) -> Path:
     return SPEECH_BUILDERS["wav2vec2"](folder)
 
 
+def late(folder: Path) -> Path:
+    """A tiny model of late interaction."""
+    from tests.features.match.late_models import colbert
+
+    return colbert(folder / "colbert")
+
+
 def program(folder: Path) -> Path:
     """A program that attends."""
     (folder / "program.py").write_text(
@@ -57,6 +64,7 @@ WORK: dict[str, Work] = {
     "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
     "audio": (lambda folder: [SAMPLES / "vowels.wav", "--model", speech(folder)], "self"),
     "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
+    "match": (lambda folder: ["a cat", "a dog", "--model", late(folder)], "similarity"),
     "browse": (lambda _: ["--help"], "by keys"),  # tests/features/browse sees it do its work
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),

@@ -33,8 +33,8 @@ every_command = pytest.mark.parametrize("command", RUNS)
 
 
 def test_no_command_is_left_out():
-    # Pictures and recordings need models (test_image.py, test_audio.py), saved maps a run before
-    # (test_render.py, …), and the stdout of what is watched is its own (test_watch.py); live
+    # Pictures, recordings and late interaction need models (test_image.py, …), saved maps a run
+    # before (test_render.py, …), and the stdout of what is watched is its own (test_watch.py); live
     # answers until it is ended (tests/features/live), and browse needs a terminal
     # (tests/features/browse).
     assert {
@@ -44,6 +44,7 @@ def test_no_command_is_left_out():
         "examples",
         "image",
         "live",
+        "match",
         "render",
         "watch",
     } == {*COMMANDS}

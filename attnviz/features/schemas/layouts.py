@@ -151,6 +151,10 @@ LAYOUTS: dict[str, DocumentLayout] = {
         *("wiring", "Which heads read which heads."),
         "WiringReport -heads chance:float? roles:[HeadAt role:Role]",
     ),
+    "ranking": DocumentLayout(
+        *("match", "Documents by how well they match a query, the best first."),
+        "query:str provenance:Provenance documents:[rank:int score:float id text:str]",
+    ),
     "answer": DocumentLayout("answer", "What decided an answer.", ANSWER),
     "answers": DocumentLayout(
         *("answer", "Which heads carry the answers of several texts."),

@@ -36,7 +36,7 @@ def wav2vec2(folder: Path) -> None:
 
 
 def captioner(folder: Path) -> None:
-    from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
+    from tests.features.picture_text.tiny_pictures import PICTURE_FAMILIES
 
     PICTURE_FAMILIES["vision-encoder-decoder"].build(folder)
 
@@ -47,7 +47,14 @@ def bert(folder: Path) -> None:
     tiny_models.bert(folder)
 
 
+def colbert(folder: Path) -> None:
+    from tests.features.match import late_models
+
+    late_models.colbert(folder)
+
+
 HUB = {
+    "colbert-ir/colbertv2.0": colbert,
     "openai/whisper-tiny": whisper,
     "facebook/wav2vec2-base": wav2vec2,
     "microsoft/trocr-small-printed": captioner,

@@ -17,6 +17,7 @@ from tests.documents import closed, name_of, validator
 from tests.features.audio.test_command import SAID, VOWELS
 from tests.features.audio.tiny_speech import whisper
 from tests.features.chat.models import a_chat
+from tests.features.match.late_models import colbert
 from tests.invoke import attnviz
 
 pytestmark = pytest.mark.usefixtures("few_references")
@@ -63,6 +64,7 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
         (folder / "pairs.tsv").write_text("a car\tune voiture\n")
         return ("explain", "--input", folder / "pairs.tsv")
     of_folder = {
+        "ranking": lambda: ("match", "the car", "-i", SAMPLES / "sentences.txt", *late(folder)),
         "chat": lambda: ("self", "--chat", *a_chat(folder)),
         "history": lambda: ("compare", *samples(folder)),
         "facts": lambda: ("models", "--check", speech(folder)),
@@ -78,6 +80,11 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
         *times,
         *(("--word-times",) if name == "times" else ("--times", SAMPLES / "vowels.tsv")),
     )
+
+
+def late(folder: Path) -> tuple[Any, ...]:
+    """A model of late interaction."""
+    return "--model", colbert(folder / "colbert")
 
 
 LINES = {"error", "note", "reject"}

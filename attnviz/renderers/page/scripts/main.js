@@ -153,7 +153,7 @@ function showFooter() {
     make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => openHelp(help, live !== null))]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
-    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${page.precision ?? precision(page.maps)}`]),
+    make("p", { class: "hint" }, [`${page.maps[0].stream === "similarity" ? "Rows are the query's tokens, columns the document's." : "Rows are queries (who attends), columns are keys (who is attended to)."} ${page.precision ?? precision(page.maps)}`]),
     ...(page.command ? [make("p", {}, [make("code", {}, [page.command])])] : []),
   );
 }

@@ -14,7 +14,9 @@ export async function buildMatrix(map, heads, state) {
   if (state.unit === "words") matrix = mergeWords(matrix, map.queries.words, map.keys.words);
   const toOne = state.specials === "renormalise" && map.values === "share";
   if (state.specials !== "keep") matrix = withoutSpecials(matrix, toOne);
-  return map.stream === "implied" ? { ...matrix, axes: ["output", "input"] } : matrix;
+  /** @type {Record<string, [string, string]>} */
+  const axes = { implied: ["output", "input"], similarity: ["query", "document"] };
+  return map.stream in axes ? { ...matrix, axes: axes[map.stream] } : matrix;
 }
 
 /** @param {Axis} axis @param {number | null} [sink] place of the key that is one @returns {ShownToken[]} */

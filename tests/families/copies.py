@@ -1,0 +1,82 @@
+"""A small copy of a type with random weights, wide enough that no two heads agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from attnviz.core.errors import first_line
+from attnviz.features.models.shrink import SmallCopy
+from tests.families.by_hand import VALUES
+from tests.families.types_of import ModelType
+
+FEW = (300_000, 2_000_000, 8_000_000, 50_000_000)
+"""Parameters of the copies that are tried in turn."""
+WIDEST = 0.3  # standard deviation of the weights, of wide matrices less
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A small copy of a type."""
+
+    kind: ModelType
+    model: Any
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+
+class NotBuiltError(Exception):
+    """No small copy of a type can be built, or run on an example; the message says why."""
+
+
+def first_config(name: str) -> Any:
+    """The type's default configuration, with the values that it lacks."""
+    from transformers import CONFIG_MAPPING
+
+    values = VALUES.get(name, {})
+    return values() if callable(values) else CONFIG_MAPPING[name](**deepcopy(values))
+
+
+def build(made_by: Any, config: Any) -> Any:
+    """The model of a configuration, in evaluation mode."""
+    return made_by._from_config(config).eval()
+
+
+def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy:
+    """A small copy that runs on an example.
+
+    Raises:
+        NotBuiltError: there is none.
+    """
+    if kind.made_by is None:
+        raise NotBuiltError(kind.reason or "it has no class of its own")
+    reason = ""
+
+    def run(model: Any) -> None:
+        model(**example(model))
+
+    for few in FEW:
+        try:
+            config = first_config(kind.name)
+            small = SmallCopy(lambda one: build(kind.made_by, one), config, run).shrink(few)
+            torch.manual_seed(0)
+            return Copy(kind, widened(build(kind.made_by, small.config)))
+        except Exception as error:  # transformers raises anything for sizes that do not fit
+            reason = reason or f"{type(error).__name__}: {first_line(error)}"
+    raise NotBuiltError(reason)
+
+
+def widened(model: Any) -> Any:
+    """A model whose matrices are random anew, wide enough that no two heads agree."""
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.ndim > 1 and weights.is_floating_point():
+                inner = max(weights[0].numel(), 1)
+                weights.normal_(std=min(WIDEST, 1.7 / inner**0.5))
+    return model

@@ -1,0 +1,87 @@
+"""What is found of a type: a row, from a reading and transformers' eager weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+NEAR, RELATIVE = 1e-5, 2e-4
+"""How far a weight may be from the eager one: absolutely, and beyond it relatively."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What attnviz showed of a small copy."""
+
+    attention: Any  # an `Attention`
+    inputs: Mapping[str, Any]  # what the model was given, for an eager pass; none: not compared
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    name: str
+    kind: str
+    status: str  # "works", "refused", "not built", "part", "foreign error"
+    attention: bool  # whether it has softmaxes over tokens
+    route: str = ""
+    streams: str = ""
+    difference: float | None = None  # greatest difference from eager weights; None: none to compare
+    reason: str = ""
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def route_of(attention: Any) -> str:
+    """How the maps were read."""
+    how = str(attention.provenance.settings.get("attention", ""))
+    streams = {item.stream for item in attention.maps}
+    if streams == {"implied"}:
+        return "implied"
+    return "eager" if "output_attentions" in how else "probe" if "probed" in how else how
+
+
+def eager_weights(model: Any, inputs: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """transformers' own weights by stream, (heads, queries, keys) for each layer with attention."""
+    import torch
+
+    output = model(**inputs, output_attentions=True, return_dict=True)
+    found = {}
+    for name in ("cross_attentions", "encoder_attentions", "decoder_attentions", "attentions"):
+        layers = getattr(output, name, None) or ()
+        matrices = [
+            one[0].float().numpy()
+            for one in layers
+            if isinstance(one, torch.Tensor) and one.ndim == 4
+        ]
+        if matrices:
+            found[name.removesuffix("attentions").strip("_")] = matrices
+    return found
+
+
+def difference(attention: Any, expected: Mapping[str, list[Any]]) -> tuple[float | None, str]:
+    """The greatest difference of the maps from eager weights, and why there is none."""
+    worst, said = None, ""
+    streams = dict.fromkeys(one.stream for one in attention.maps if one.stream != "implied")
+    for stream in streams:
+        ours = [layer for one in attention.maps if one.stream == stream for layer in one.weights]
+        theirs = expected.get(stream) or expected.get("") or ()
+        if not theirs:
+            said = "eager gives out no weights"
+        elif [one.shape for one in ours] != [one.shape for one in theirs]:
+            said = f"eager gives out {len(theirs)} arrays of other shapes"
+        else:
+            off = max(far(one, other) for one, other in zip(ours, theirs, strict=True))
+            worst = off if worst is None else max(worst, off)
+    return worst, said
+
+
+def far(ours: Any, theirs: Any) -> float:
+    """The greatest difference, less what is allowed of it relatively."""
+    return float(np.max(np.abs(ours - theirs) - RELATIVE * np.abs(theirs), initial=0.0))

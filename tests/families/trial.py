@@ -1,0 +1,116 @@
+"""The trial of one type: from its name to its row."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from attnviz.core.errors import AttnvizError, first_line
+from tests.families import rows
+from tests.families.copies import Copy, NotBuiltError, make_copy
+from tests.families.doors import DOORS, Door
+from tests.families.types_of import find_type
+
+MODEL = re.compile(r"^'[^']*'( \([\w-]+\))?:? ?|^architecture '[^']*' ?:?")
+"""What an error says before its reason."""
+
+
+def try_type(name: str) -> rows.Row:
+    """The row of a type."""
+    start = time.monotonic()
+    row = _try(name)
+    return replace(row, seconds=round(time.monotonic() - start, 1))
+
+
+def _try(name: str) -> rows.Row:
+    kind = find_type(name)
+    if kind.kind == "part":
+        return rows.Row(name, "part", "part", attention=False)
+    door = DOORS.get(kind.kind)
+    if door is None:
+        return rows.Row(name, kind.kind, "not built", attention=True, reason="not tried")
+    try:
+        copy = door.make(name) if door.make else make_copy(kind, door.example)
+        attention = attends(copy.model, door)
+    except NotBuiltError as error:
+        return rows.Row(name, kind.kind, "not built", attention=True, reason=str(error))
+    return _read(copy, door, attention=attention)
+
+
+def _read(copy: Copy, door: Door, *, attention: bool) -> rows.Row:
+    row = rows.Row(copy.kind.name, copy.kind.kind, "works", attention=attention)
+    with TemporaryDirectory() as place:
+        folder = Path(place) / copy.kind.name
+        door.save(copy, folder)
+        try:
+            reading = door.read(copy, folder)
+        except AttnvizError as error:
+            status = "refused" if attention else "no attention"
+            return replace(row, status=status, reason=reason_of(error, folder))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            return replace(row, status="foreign error", reason=reason)
+        off, said = compare(copy, folder, reading)
+    shown = reading.attention
+    return replace(
+        row,
+        route=rows.route_of(shown),
+        streams=", ".join(dict.fromkeys(one.stream for one in shown.maps)),
+        difference=off,
+        reason=said,
+    )
+
+
+def reason_of(error: AttnvizError, folder: Path) -> str:
+    """Why a type is refused, without the name of its folder."""
+    return MODEL.sub("", first_line(error).replace(str(folder), folder.name)).strip()
+
+
+def compare(copy: Copy, folder: Path, reading: rows.Reading) -> tuple[float | None, str]:
+    """The greatest difference from an eager pass of the saved copy, and why there is none."""
+    if not reading.inputs or rows.route_of(reading.attention) == "implied":
+        return None, ""
+    try:
+        own = type(copy.model).from_pretrained(folder, attn_implementation="eager").eval()
+        with torch.no_grad():
+            given = {name: as_batch(row) for name, row in reading.inputs.items()}
+            expected = rows.eager_weights(own, given)
+    except Exception as error:  # transformers' own eager pass may fail in any way
+        return None, f"no eager weights: {type(error).__name__}: {first_line(error)}"
+    return rows.difference(reading.attention, expected)
+
+
+def as_batch(row: Any) -> torch.Tensor:
+    """An input as a batch of one."""
+    return row if isinstance(row, torch.Tensor) else torch.tensor([list(row)])
+
+
+class Softmaxes(TorchFunctionMode):
+    """Counts softmaxes over the last axis of arrays with three axes or more, and fused kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        fused = "scaled_dot_product" in name or name == "multi_head_attention_forward"
+        if fused or ("softmax" in name and getattr(args[0], "ndim", 0) > 2):
+            self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def attends(model: Any, door: Door) -> bool:
+    """Whether a pass has softmaxes over tokens."""
+    with torch.no_grad(), Softmaxes() as found:
+        model(**door.example(model))
+    return found.count > 0

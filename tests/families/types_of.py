@@ -1,0 +1,99 @@
+"""The model types of the installed transformers: what each reads, and the class that is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+HEADS = {
+    "text": ("CAUSAL_LM", "MASKED_LM"),
+    "pair": ("SEQ_TO_SEQ_CAUSAL_LM",),
+    "picture-text": ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM"),
+    "audio": ("SPEECH_SEQ_2_SEQ", "CTC"),
+}
+"""By kind: the tables of classes that are asked before that of plain models."""
+KINDS = ("text", "pair", "picture", "picture-text", "audio", "video", "other", "part")
+
+
+@dataclass(frozen=True)
+class ModelType:
+    """A model type."""
+
+    name: str
+    kind: str  # one of KINDS; "part": it has no class of its own
+    made_by: Any = None  # the class of transformers
+    reason: str = ""  # why the class cannot be had
+
+
+def all_types() -> list[str]:
+    """The names of all types, sorted."""
+    from transformers import CONFIG_MAPPING
+
+    return sorted(CONFIG_MAPPING)
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    """transformers' tables of classes by name, that of plain models first."""
+    from transformers.models.auto import modeling_auto as auto
+
+    names = [name for name in dir(auto) if name.startswith("MODEL") and name.endswith("_MAPPING")]
+    names.sort(key=lambda name: (name != "MODEL_MAPPING", name))
+    return {name: getattr(auto, name) for name in names}
+
+
+def _class_in(table: Any, config: Any) -> Any:
+    """The first class of a configuration in a table, None where it has none."""
+    try:
+        if config not in table:
+            return None
+        found = table[config]
+    except TypeError:  # a configuration that is no key
+        return None
+    return found[0] if isinstance(found, tuple | list) else found
+
+
+def find_type(name: str) -> ModelType:
+    """What a type reads, and its class."""
+    from transformers import CONFIG_MAPPING
+
+    try:
+        config = CONFIG_MAPPING[name]
+        plain = [found for table in _tables().values() if (found := _class_in(table, config))]
+        if not plain:
+            return ModelType(name, "part")
+        kind = kind_of(plain[0], config)
+        for table in HEADS.get(kind, ()):
+            if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):
+                return ModelType(name, kind, found)
+        return ModelType(name, kind, plain[0])
+    except (ImportError, ValueError, AttributeError) as error:
+        return ModelType(name, "other", reason=" ".join(str(error).split()))
+
+
+def kind_of(made_by: Any, config: Any) -> str:
+    """What a class reads, by the modalities and the main input that it names."""
+    named = made_by.input_modalities
+    reads = {named} if isinstance(named, str) else {*named}
+    main = made_by.main_input_name
+    if main in ("pixel_values", "pixel_values_videos", "flattened_patches"):
+        reads -= {"text"}
+        if reads == {"video"} or main == "pixel_values_videos":
+            return "video"
+        return "picture"
+    if main in ("input_features", "input_values") or reads == {"audio"}:
+        return "audio"
+    if main != "input_ids":
+        return "other"
+    for more, kind in (("image", "picture-text"), ("video", "video"), ("audio", "audio")):
+        if more in reads:
+            return kind
+    both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in _inputs(made_by)
+    return "pair" if both else "text"
+
+
+def _inputs(made_by: Any) -> tuple[str, ...]:
+    import inspect
+
+    return tuple(inspect.signature(made_by.forward).parameters)
