@@ -72,9 +72,9 @@ class _Sizes:
 
     def grid(self, count: int) -> tuple[int, int]:
         """Rows and columns of cells of which it is known that they fit."""
-        found = self.cells(count)
-        assert found is not None
-        return found[:2]
+        fit = self.cells(count)
+        assert fit is not None
+        return fit[:2]
 
     @property
     def patches(self) -> tuple[int, int]:
@@ -102,13 +102,13 @@ class Detector(Source):
             sizes = self._sizes(inputs)
             reading = self._read(inputs, sizes, picture)
         refuse_without_weights(self.name, self.model.config.model_type, reading)
-        found = self._objects(reading.output, picture)
-        names = _query_tokens(sizes.queries, found)
+        objects = self._objects(reading.output, picture)
+        names = _query_tokens(sizes.queries, objects)
         maps = tuple(self._maps(reading, sizes, picture, names))
         pixels = f"{sizes.height} × {sizes.width}"
         before = with_routes(self.provenance, [f"{self.model.config._attn_implementation}, probed"])
-        objects = [_as_data(one) for one in found]
-        settings = {**before.settings, "pixels": pixels, "objects": objects}
+        data = [_as_data(one) for one in objects]
+        settings = {**before.settings, "pixels": pixels, "objects": data}
         notes = [*before.notes, *_notes(reading)]
         provenance = replace(before, settings=settings, notes=tuple(notes))
         sheets = {
@@ -116,11 +116,11 @@ class Detector(Source):
             for item in maps
             if item.key_side == pictures.SIDE
         }
-        likely = [f"{one.label} ({one.score:.0%})" for one in found if one.score >= 0.5]
+        likely = [f"{one.label} ({one.score:.0%})" for one in objects if one.score >= 0.5]
         return Attention(
             maps,
             provenance,
-            found=found,
+            found=objects,
             decision=", ".join(likely[:5]) + (", …" if len(likely) > 5 else ""),
             sheets=sheets,
             seen=next(iter(sheets.values()), (0, None))[1],
@@ -140,9 +140,9 @@ class Detector(Source):
         if picture.size is not None:
             options = {"size": dict(zip(("height", "width"), picture.size, strict=True))}
         with devices.library_errors("the image processor in the model's folder fails"):
-            made = self.processor(picture.image, return_tensors="pt", **options)
-        named = {name: made[name] for name in ("pixel_values", "pixel_mask") if name in made}
-        inputs: dict[str, Any] = placed_inputs(self.model, named)
+            batch = self.processor(picture.image, return_tensors="pt", **options)
+        tensors = {name: batch[name] for name in ("pixel_values", "pixel_mask") if name in batch}
+        inputs: dict[str, Any] = placed_inputs(self.model, tensors)
         return inputs
 
     def _sizes(self, inputs: dict[str, Any]) -> _Sizes:
@@ -194,10 +194,10 @@ class Detector(Source):
             by_kind.setdefault(_kind_of_path(one.path, sizes), []).append(one)
         for kind in ("cross", "joint", "decoder", "encoder"):
             items = by_kind.get(kind, [])
-            named = zip(layer_names([one.path for one in items]), items, strict=True)
+            with_names = zip(layer_names([one.path for one in items]), items, strict=True)
             # Some decoders look at maps of several sizes in turn (Mask2Former).
-            ordered = sorted(named, key=lambda pair: pair[1].weights.shape[-1])
-            for keys, run in groupby(ordered, key=lambda pair: pair[1].weights.shape[-1]):
+            by_size = sorted(with_names, key=lambda pair: pair[1].weights.shape[-1])
+            for keys, run in groupby(by_size, key=lambda pair: pair[1].weights.shape[-1]):
                 own = list(run)
                 weights = np.stack([one.weights[0] for _, one in own])
                 layers = tuple(name for name, _ in own)
@@ -241,11 +241,13 @@ class Detector(Source):
         """The part of the picture that cells cover, which may end beyond it, in its pixels."""
         values, mask = inputs["pixel_values"], inputs.get("pixel_mask")
         sides = [int(side) for side in values.shape[-2:]]
-        seen = sides if mask is None else [int(mask[0].any(1 - axis).sum()) for axis in (0, 1)]
+        own_sides = sides if mask is None else [int(mask[0].any(1 - axis).sum()) for axis in (0, 1)]
         grid, sizes = patch_grid(item.key_tokens), self._sizes(inputs)
-        found = sizes.cells(grid[0] * grid[1])
-        stride = sizes.patch or (found[2:] * 2 if found else (1, 1))
-        high, wide = (cells * one / own for cells, one, own in zip(grid, stride, seen, strict=True))
+        fit = sizes.cells(grid[0] * grid[1])
+        stride = sizes.patch or (fit[2:] * 2 if fit else (1, 1))
+        high, wide = (
+            cells * one / own for cells, one, own in zip(grid, stride, own_sides, strict=True)
+        )
         return 0.0, 0.0, wide * picture.image.width, high * picture.image.height
 
     def _objects(self, output: Any, picture: Picture) -> tuple[FoundObject, ...]:
@@ -262,13 +264,13 @@ class Detector(Source):
             shares = 0.5 * (1 + np.tanh(0.5 * numbers))
         boxes = getattr(output, "pred_boxes", None)
         places = [None] * len(shares) if boxes is None else to_numpy(boxes[0]).tolist()
-        found = []
+        objects = list[FoundObject]()
         for query, (own, place) in enumerate(zip(shares, places, strict=True)):
             best = int(own.argmax())
             label = str(names.get(best, f"class {best}"))
             box = None if place is None else _corners(place, picture.image.size)
-            found.append(FoundObject(query, label, float(own[best]), box))
-        return tuple(sorted(found, key=lambda one: -one.score))
+            objects.append(FoundObject(query, label, float(own[best]), box))
+        return tuple(sorted(objects, key=lambda one: -one.score))
 
 
 def _corners(place: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -306,9 +308,9 @@ def _joint_keys(
     return order, (*marks, *(replace(one, special=True) for one in names), *cells)
 
 
-def _query_tokens(count: int, found: Sequence[FoundObject]) -> tuple[Token, ...]:
+def _query_tokens(count: int, objects: Sequence[FoundObject]) -> tuple[Token, ...]:
     """The queries' names, with the label and the score of what each finds."""
-    said = {one.query: f": {one.label} {_short(one.score)}" for one in found}
+    said = {one.query: f": {one.label} {_short(one.score)}" for one in objects}
     return tuple(Token(f"query {number}{said.get(number, '')}") for number in range(count))
 
 

@@ -88,21 +88,21 @@ def look_from_objects(attention: Attention, which: str | None, patch: str | None
     if which is not None and which != "all" and not (is_number(which) and int(which) < len(names)):
         raise UsageError(f"query {which} does not exist: the model has 0 to {len(names) - 1}")
     if which == "all":
-        chosen = [*range(len(names))]
+        numbers = [*range(len(names))]
     elif which is not None:
-        chosen = [int(which)]
+        numbers = [int(which)]
     else:
         sure = [one.query for one in attention.found if one.score >= SURE]
         best = [one.query for one in attention.found] or [*range(len(names))]
-        chosen = (sure if len(sure) >= 4 else best[:4])[:MOST_OBJECTS]
-    tokens = tuple(names[number] for number in chosen)
+        numbers = (sure if len(sure) >= 4 else best[:4])[:MOST_OBJECTS]
+    tokens = tuple(names[number] for number in numbers)
     looks = tuple(
-        item.with_weights(item.weights[:, :, chosen], query_tokens=tokens)
+        item.with_weights(item.weights[:, :, numbers], query_tokens=tokens)
         if item.query_side == OBJECTS
         else item
         for item in maps
     )
-    step = "" if which == "all" else f"queries {', '.join(map(str, chosen))} of {len(names)}"
+    step = "" if which == "all" else f"queries {', '.join(map(str, numbers))} of {len(names)}"
     return attention.with_maps(looks, *([step] if step else []))
 
 

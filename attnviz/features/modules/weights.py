@@ -118,10 +118,12 @@ class _Watch:
         return None if rows is None else CaptureSpec(PooledGrid(rows, each_token(sizes[1])))
 
     def take(self, path: str, _: Any, __: Any, output: Any) -> None:
-        found = [one for one in output if _is_weights(one)] if isinstance(output, tuple) else []
-        if not found:
+        candidates = (
+            [one for one in output if _is_weights(one)] if isinstance(output, tuple) else []
+        )
+        if not candidates:
             return
-        weights = found[-1].detach().float().cpu().numpy()
+        weights = candidates[-1].detach().float().cpu().numpy()
         if (rows := self.rows(path, (weights.shape[2], weights.shape[3]))) is not None:
             self.handed[path] = _rows_of(weights, rows)
 
@@ -158,10 +160,10 @@ def _ask(
     """The arguments of a call with other words, which may stand among those without a name."""
     names = [*inspect.signature(module.forward).parameters][: len(args)]
     places = {name: names.index(name) for name in words if name in names}
-    changed = list(args)
+    arguments = list(args)
     for name, place in places.items():
-        changed[place] = words[name]
-    return tuple(changed), kwargs | {n: one for n, one in words.items() if n not in places}
+        arguments[place] = words[name]
+    return tuple(arguments), kwargs | {n: one for n, one in words.items() if n not in places}
 
 
 def _is_weights(value: Any) -> bool:

@@ -90,10 +90,10 @@ class Film:
             how = f"{len(places)} of {self.count:,} frames are read, evenly"
         else:
             how = f"the model reads {len(places)} frames, and the film has {self.count}: some twice"
-        shown = list(dict.fromkeys(places))
+        numbers = list(dict.fromkeys(places))
         if self.times:
-            return f"{how}, at {_some_of([f'{self.times[place]:.2f}' for place in shown])} s"
-        return f"{how}: {_some_of([*map(str, shown)])}"
+            return f"{how}, at {_some_of([f'{self.times[place]:.2f}' for place in numbers])} s"
+        return f"{how}: {_some_of([*map(str, numbers)])}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,8 +167,8 @@ def _film_of(path: Path | Any) -> Film:
             picture.load()  # WebP says how long a frame lasts only then
             start += float(picture.info.get("duration") or 0) / 1000
             times.append(start)
-    known = tuple(times[:count]) if start else ()
-    return Film(name, count, known, partial(_read_pages, source, name))
+    own_times = tuple(times[:count]) if start else ()
+    return Film(name, count, own_times, partial(_read_pages, source, name))
 
 
 def _read_pages(source: Path | Image, name: str, numbers: Sequence[int]) -> list[Image]:
@@ -217,44 +217,46 @@ def _open_video_file(path: Path, form: str) -> Film:
             raise InputError(
                 f"{name} has {size:,} pixels: {MOST_PIXELS:,} at most, make it smaller"
             )
-        shown = list[int]()
+        stamps = list[int]()
         keys = list[int]()
         for packet in container.demux(stream):
             if packet.pts is None or packet.is_discard:
                 continue
-            shown.append(packet.pts)
+            stamps.append(packet.pts)
             keys += [packet.pts] * packet.is_keyframe
-            if len(shown) > MOST_IN_A_FILE:
+            if len(stamps) > MOST_IN_A_FILE:
                 raise InputError(f"{name} has more than {MOST_IN_A_FILE:,} frames: cut it")
         base = float(stream.time_base)
-    if not shown:
+    if not stamps:
         raise InputError(f"{name} has no frame that can be read")
-    shown.sort()
-    times = tuple((stamp - shown[0]) * base for stamp in shown)
-    read = partial(_decode, path, form, shown, sorted(keys))
-    return Film(name, len(shown), times, read)
+    stamps.sort()
+    times = tuple((stamp - stamps[0]) * base for stamp in stamps)
+    read = partial(_decode, path, form, stamps, sorted(keys))
+    return Film(name, len(stamps), times, read)
 
 
 def _decode(
     path: Path, form: str, stamps: Sequence[int], keys: Sequence[int], numbers: Sequence[int]
 ) -> list[Image]:
     """Frames by number, decoded from the last key frame before each."""
-    wanted = [stamps[number] for number in numbers]
+    chosen_stamps = [stamps[number] for number in numbers]
     frames = list[Any]()
     with _open_container(path, form) as (container, stream):
-        decoded, last = container.decode(stream), -(1 << 62)
-        for stamp in wanted:
+        later_frames, last = container.decode(stream), -(1 << 62)
+        for stamp in chosen_stamps:
             key = keys[max(bisect_right(keys, stamp) - 1, 0)] if keys else stamps[0]
             if key > last:  # nothing between what is decoded and the key frame is needed
                 container.seek(key, stream=stream)
-                decoded = container.decode(stream)
-            frame = next((one for one in decoded if one.pts is not None and one.pts >= stamp), None)
+                later_frames = container.decode(stream)
+            frame = next(
+                (one for one in later_frames if one.pts is not None and one.pts >= stamp), None
+            )
             if frame is None:
                 raise InputError(f"'{path}' ends before its frame at {stamp * stream.time_base} s")
             last = int(frame.pts)
             picture = frame.to_image()
-            turned = int(getattr(frame, "rotation", 0) or 0)
-            frames.append(picture.rotate(turned, expand=True) if turned else picture)
+            rotation = int(getattr(frame, "rotation", 0) or 0)
+            frames.append(picture.rotate(rotation, expand=True) if rotation else picture)
     return frames
 
 

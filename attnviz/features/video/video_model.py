@@ -134,10 +134,10 @@ class VideoModel(Source):
         with devices.library_errors("the processor in the model's folder fails"):
             if word == "pixel_values_videos":
                 film = np.stack([np.asarray(frame) for frame in frames])
-                made = self.processor(videos=film, return_tensors="pt", **options)
+                batch_of_one = self.processor(videos=film, return_tensors="pt", **options)
             else:
-                made = self.processor(frames, return_tensors="pt", **options)
-            values = made[word]
+                batch_of_one = self.processor(frames, return_tensors="pt", **options)
+            values = batch_of_one[word]
         inputs = {word: values.to(self.model.device, self.model.dtype)}
         if "skip_predictor" in input_names(self.model):  # it reads masked tubes, in another order
             inputs["skip_predictor"] = True

@@ -234,7 +234,7 @@ def test_a_page_of_too_many_heads_has_their_mean(llava, tmp_path, monkeypatch):
     assert '"rows":4,"columns":4' in text
 
 
-def test_frames_and_further_pictures_need_a_text(llava, tmp_path):
+def test_frames_and_further_pictures_need_a_text(llava, folder, tmp_path):
     for arguments in ((SHAPES,), ("--generate", 3)):
         done = attnviz("image", SHAPES, "--model", llava, *arguments)
         given = "a second picture" if arguments == (SHAPES,) else arguments[0]
@@ -249,7 +249,7 @@ def test_frames_and_further_pictures_need_a_text(llava, tmp_path):
     frames[0].save(several, save_all=True, append_images=frames[1:])
     done = attnviz("image", several, "--model", llava, "--text", "a", "--video")
     assert "reads no video: leave --video out" in done.mistake
-    done = attnviz("image", several, "--model", llava, "--video")
+    done = attnviz("image", several, "--model", folder, "--video")
     assert "this model reads single pictures: leave --video out" in done.mistake
     frames[0].save(several)
     done = attnviz("image", SHAPES, several, "--model", llava, "--text", "a", "--video")
