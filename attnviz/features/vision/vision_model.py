@@ -273,7 +273,12 @@ def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
 
 def _class_of(config: Any) -> Any:
     """The class that loads a model; one that finds objects keeps its head."""
-    finds = "ObjectDetection", "InstanceSegmentation", "UniversalSegmentation", "DetrForSegmentation"
+    finds = (
+        "ObjectDetection",
+        "InstanceSegmentation",
+        "UniversalSegmentation",
+        "DetrForSegmentation",
+    )
     with_head = str((config.architectures or [""])[0]).endswith(finds)
     return model_class(config, with_head=with_head)
 
