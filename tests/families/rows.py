@@ -85,3 +85,9 @@ def difference(attention: Any, expected: Mapping[str, list[Any]]) -> tuple[float
 def far(ours: Any, theirs: Any) -> float:
     """The greatest difference, less what is allowed of it relatively."""
     return float(np.max(np.abs(ours - theirs) - RELATIVE * np.abs(theirs), initial=0.0))
+
+
+def apart(some: Mapping[str, list[Any]], others: Mapping[str, list[Any]]) -> float:
+    """The greatest difference between two passes' weights."""
+    pairs = ((one, two) for name in some for one, two in zip(some[name], others[name], strict=True))
+    return max(float(np.max(np.abs(one - two))) for one, two in pairs)

@@ -43,6 +43,8 @@ def set_start(config: Any) -> None:
         if one is not None and getattr(one, "decoder_start_token_id", None) is None:
             starts = (getattr(one, f"{name}_token_id", None) for name in ("bos", "pad"))
             one.decoder_start_token_id = next((_first(n) for n in starts if n is not None), 0)
+        if one is not None and getattr(one, "pad_token_id", None) is None:
+            one.pad_token_id = 0
 
 
 def letters_of(config: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.errors import AttnvizError, first_line
+from attnviz.models.hugging_face.capture.capture import without_cache
 from tests.families import rows
 from tests.families.copies import Copy, NotBuiltError, make_copy
 from tests.families.doors import DOORS, Door
@@ -84,7 +85,26 @@ def compare(copy: Copy, folder: Path, reading: rows.Reading) -> tuple[float | No
             expected = rows.eager_weights(own, given)
     except Exception as error:  # transformers' own eager pass may fail in any way
         return None, f"no eager weights: {type(error).__name__}: {first_line(error)}"
-    return rows.difference(reading.attention, expected)
+    off, said = rows.difference(reading.attention, expected)
+    if off is not None and off > rows.NEAR:
+        nudge(own)
+        with torch.no_grad():
+            moved = rows.eager_weights(own, given)
+        if off <= OFTEN * rows.apart(expected, moved):
+            said = "no more than eager weights move where each number is rounded anew"
+    return off, said
+
+
+OFTEN = 4  # how many times as far as eager weights move is still rounding
+
+
+def nudge(model: Any) -> None:
+    """Change every weight by about the rounding of float32."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.is_floating_point():
+                weights.mul_(1 + 6e-8 * torch.randn_like(weights))
 
 
 def as_batch(row: Any) -> torch.Tensor:
@@ -112,5 +132,5 @@ class Softmaxes(TorchFunctionMode):
 def attends(model: Any, door: Door) -> bool:
     """Whether a pass has softmaxes over tokens."""
     with torch.no_grad(), Softmaxes() as found:
-        model(**door.example(model))
+        model(**without_cache(model, door.example(model)))
     return found.count > 0

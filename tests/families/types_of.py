@@ -13,6 +13,7 @@ HEADS = {
     "audio": ("SPEECH_SEQ_2_SEQ", "CTC"),
 }
 """By kind: the tables of classes that are asked before that of plain models."""
+SPOKEN = ("SPECTROGRAM", "WAVEFORM")
 KINDS = ("text", "pair", "picture", "picture-text", "audio", "video", "other", "part")
 
 
@@ -64,6 +65,8 @@ def find_type(name: str) -> ModelType:
         if not plain:
             return ModelType(name, "part")
         kind = kind_of(plain[0], config)
+        if any(_class_in(_tables()[f"MODEL_FOR_TEXT_TO_{one}_MAPPING"], config) for one in SPOKEN):
+            kind = "audio"  # a speaker
         for table in HEADS.get(kind, ()):
             if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):
                 return ModelType(name, kind, found)
@@ -84,12 +87,13 @@ def kind_of(made_by: Any, config: Any) -> str:
         return "picture"
     if main in ("input_features", "input_values") or reads == {"audio"}:
         return "audio"
-    if main != "input_ids":
-        return "other"
+    takes = _inputs(made_by)
+    if main != "input_ids" or not {"input_ids", "pixel_values"} & {*takes}:
+        return "picture" if "grid_thw" in takes else "other"
     for more, kind in (("image", "picture-text"), ("video", "video"), ("audio", "audio")):
         if more in reads:
             return kind
-    both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in _inputs(made_by)
+    both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in takes
     return "pair" if both else "text"
 
 
