@@ -71,16 +71,25 @@ def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy
             reasons.append(f"{type(error).__name__}: {first_line(error)}")
             if reasons.count(reasons[-1]) > 1:  # no size helps
                 break
-    if kind.name not in SMALL:
-        raise NotBuiltError(reasons[0])
+    if kind.name in SMALL:
+        return copy_by_hand(kind, example)
+    raise NotBuiltError(reasons[0])
+
+
+def copy_by_hand(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy:
+    """A copy of the small configuration that was made by hand.
+
+    Raises:
+        NotBuiltError: it does not run on the example.
+    """
     try:
         torch.manual_seed(0)
         config = CONFIG_MAPPING[kind.name](**deepcopy(SMALL[kind.name]))
         model = widened(build(kind.made_by, config))
         with torch.no_grad():
-            run(model)
+            model(**without_cache(model, example(model)))
     except Exception as error:
-        raise NotBuiltError(reasons[0]) from error
+        raise NotBuiltError(f"{type(error).__name__}: {first_line(error)}") from error
     return Copy(kind, model)
 
 
