@@ -101,7 +101,10 @@ def select(
     """
     heads, spelt, maps = named_heads(head), f"head {head}", attention.maps
     if stream is not None:
-        choose(stream, dict.fromkeys(item.stream for item in maps), "stream")
+        streams = dict.fromkeys(item.stream for item in maps)
+        # "step 3" is enough for "step 3 of 8 · self" where no other stream begins so.
+        longer = [name for name in streams if name.startswith((f"{stream} of ", f"{stream} · "))]
+        stream = longer[0] if len(longer) == 1 else choose(stream, streams, "stream")
         maps = tuple(item for item in maps if item.stream == stream)
     steps = [] if stream is None else [f"stream {stream}"]
     if heads and any(item.layers == (SEVERAL,) for item in maps):

@@ -27,6 +27,7 @@ from attnviz.core.attention_map import (
     View,
     check_single_tokens,
     known_mean,
+    layer_of_call,
     stream_of_call,
 )
 from attnviz.core.errors import InputError
@@ -101,7 +102,8 @@ def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple
 
 
 def _covers(token: Token, start: int) -> bool:
-    return not token.special and token.end > token.start >= start
+    has_place = token.end > token.start or token.is_unwritten
+    return not token.special and has_place and token.start >= start
 
 
 CLEAR = 0.5  # a pattern is named where it holds at least half of the attention of an average row
@@ -314,7 +316,7 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
 def describe_run(attention: Attention, item: AttentionMap) -> str:
     """What was run, in one line: model, stream and, where there are several, layers and heads."""
     provenance = attention.provenance
-    number, stream = stream_of_call(item.stream)
+    call, stream = stream_of_call(item.stream)
     parts = [provenance.title, stream]
     parts += [
         step for step in provenance.steps if step.startswith(("lens ", "special ", "key–value "))
@@ -326,17 +328,19 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     if item.is_pooled and not attention.in_blocks:
         parts.append(f"blocks of {' × '.join(map(str, dict.fromkeys(item.blocks)))} tokens")
     # In a map of every call a layer's name ends in its call.
-    names = {name.rpartition("call ")[0] for name in item.layers if " call " in f" {name}"}
+    calls_by_layer = [one for name in item.layers if (one := layer_of_call(name))]
+    names = {name for name, _ in calls_by_layer}
     layers, heads = len(names or item.layers), len(item.heads)
     calls = len(item.layers) // len(names) if names else len(attention.calls_of(item))
     if item.layers == (SEVERAL,) and heads > 1:
         parts.append(f"{heads} heads")
     elif layers * heads * calls > 1:
-        many = f" × {calls} calls" if calls > 1 else ""
+        what = calls_by_layer[0][1] if calls_by_layer else call.partition(" ")[0]
+        many = f" × {calls} {what}s" if calls > 1 else ""
         ends = ["s" if count > 1 else "" for count in (layers, heads)]
         parts.append(f"{layers} layer{ends[0]}{many} × {heads} head{ends[1]}")
-    if number is not None:
-        parts.append(f"call {number}")
+    if call:
+        parts.append(call)
     return " · ".join(parts)
 
 

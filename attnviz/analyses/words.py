@@ -190,7 +190,8 @@ def word_numbers(
 
     A piece that is only a space, or covers nothing, belongs to the word after it (after the last
     word, or before a special token: to the word before); a piece that runs over several words
-    belongs to the first. A piece without a word between two special tokens has none. Words are the
+    belongs to the first. A piece without a word between two special tokens has none, and so has a
+    mask where nothing is written. Words are the
     runs between spaces unless others are given, in the order of the text.
     """
     words = split_words(text) if words is None else words
@@ -203,7 +204,7 @@ def word_numbers(
     numbers: list[int | None] = []
     begin = 0  # where the last special token in the text ends
     for token, stop in zip(tokens, next_special, strict=True):
-        if token.special or not len(ends):
+        if token.special or token.is_unwritten or not len(ends):
             begin = max(begin, token.end if token.special else 0)
             numbers.append(None)
             continue

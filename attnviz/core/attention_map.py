@@ -26,13 +26,23 @@ those that mix channel by channel."""
 SIMILARITY = "similarity"
 """The stream of late interaction: cosines of a query's and a document's tokens, no attention."""
 
-_CALL = re.compile(r"call (\d+) · (.+)")
+_CALL = re.compile(r"(call \d+|step \d+ of \d+) · (.+)")
+_LAYER_OF_CALL = re.compile(r"(?:(.+) · )?(call(?= \d+$)|step(?= \d+ of \d+$)) .+")
 
 
-def stream_of_call(stream: str) -> tuple[int | None, str]:
-    """The number of the call that a stream ("call 3 · self") is of, and the stream without it."""
+def stream_of_call(stream: str) -> tuple[str, str]:
+    """The call that a stream is of ("call 3 · self"), and the stream without it.
+
+    A call may be a step of several ("step 3 of 8 · self"); "" is no call.
+    """
     match = _CALL.fullmatch(stream)
-    return (int(match[1]), match[2]) if match else (None, stream)
+    return (match[1], match[2]) if match else ("", stream)
+
+
+def layer_of_call(name: str) -> tuple[str, str] | None:
+    """Of a layer in a map of every call its own name, and "call" or "step"; None: of any other."""
+    match = _LAYER_OF_CALL.fullmatch(name)
+    return (match[1] or "", match[2]) if match else None
 
 
 SECOND_PART, PARTS = "second part from character", "parts"
@@ -58,6 +68,12 @@ class Token:
     special: bool = False
     label: str | None = None
     piece: tuple[int, str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether it stands in a text where nothing is written yet: a mask without characters."""
+        spelt = any(map(str.isalnum, self.text))  # a mark of a space covers nothing either
+        return spelt and not self.special and self.start == self.end > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +476,7 @@ class Attention:
         call, stream = stream_of_call(item.stream)
         alike = (one for one in self.maps if stream_of_call(one.stream)[1] == stream)
         same = tuple(one for one in alike if one.weights.shape[1:] == item.weights.shape[1:])
-        return (item,) if call is None else same
+        return same if call else (item,)
 
     def every_call(self, item: AttentionMap) -> AttentionMap:
         """All calls of the modules that a map is of in one map: a layer for each of their calls."""
@@ -469,11 +485,11 @@ class Attention:
             return item
         names = dict.fromkeys(name for one in calls for name in one.layers)
         rows = {
-            f"{name} · call {number}" if len(names) > 1 else f"call {number}": (one, name)
+            f"{name} · {call}" if len(names) > 1 else call: (one, name)
             for name in names
             for one in calls
             if name in one.layers
-            for number, _ in [stream_of_call(one.stream)]
+            for call, _ in [stream_of_call(one.stream)]
         }
         weights = np.stack([one.weights[one.layers.index(name)] for one, name in rows.values()])
         stream = stream_of_call(item.stream)[1]

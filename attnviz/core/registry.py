@@ -205,6 +205,8 @@ SOURCES = {
     "recording": FeatureEntry("Models of speech.", "audio.opening:open_speech_model"),
 }
 """What opens the source of an origin, by what it reads where that is no text."""
+OWN_CODE = FeatureEntry("Models whose own code runs.", "own_code.opening:open_own_code")
+"""What opens a model of texts whose code is its own; without it only kernels are read."""
 FILE_QUERIES = {
     "picture": FeatureEntry("The query of a picture.", "vision.opening:query_of_picture"),
     "recording": FeatureEntry("The query of a recording.", "audio.opening:query_of_recording"),

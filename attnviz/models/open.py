@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,16 @@ from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
-from attnviz.core.registry import DUMPED, GIVEN, MECHANISMS, SOURCES, Command, Entry, SourceKind
+from attnviz.core.registry import (
+    DUMPED,
+    GIVEN,
+    MECHANISMS,
+    OWN_CODE,
+    SOURCES,
+    Command,
+    Entry,
+    SourceKind,
+)
 from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
@@ -273,8 +283,18 @@ def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> Source:
 
     more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
     more["languages"] = origin.from_, origin.to
-    model = load_model(name_of(origin), generate=origin.generate, **more)
-    return replace(model, region=region_of(origin))
+
+    def load(name: str | InMemoryModel, **how: Any) -> Any:
+        model = load_model(name, generate=origin.generate, **more, **how)
+        return replace(model, region=region_of(origin))
+
+    if origin.allow_code or isinstance(origin.model, InMemoryModel):
+        open_own_code: Any = None
+        with suppress(ModuleNotFoundError):  # a feature, which may not be there
+            open_own_code = partial(OWN_CODE.load(), with_head=with_head or bool(origin.generate))
+        if open_own_code is not None:
+            return cast("Source", open_own_code(name_of(origin), load))
+    return cast("Source", load(name_of(origin)))
 
 
 def check_torch(origin: Origin, what: str) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token, layer_of_call
 from attnviz.core.registry import axis_name
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
@@ -354,10 +354,11 @@ def name_tiles(
         set_ticks(side.middles[::step], names[::step], fontproperties=font, parse_math=False)
     axes.tick_params(length=0, pad=3, labelcolor=sheet.ink(colors.INK))
     axes.spines[:].set_visible(False)
-    calls = sum("call " in name for name in layers) == len(layers)
-    both = "layer · call" if any(" · " in name for name in layers) else "call"
+    calls = [layer_of_call(name) for name in layers]
+    name, what = calls[0] or ("", "")
+    both = f"layer · {what}" if name else what
     style: Any = {"fontproperties": font, "color": sheet.ink(colors.INK), "labelpad": 3}
-    axes.set_ylabel(both if calls else "layer", **style)
+    axes.set_ylabel(both if all(calls) else "layer", **style)
     axes.set_xlabel("head", **style)
 
 

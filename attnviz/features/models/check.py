@@ -34,7 +34,7 @@ from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.light_opening import open_light
 from attnviz.models.hugging_face.load import imports, loading, locate
-from attnviz.models.hugging_face.load.checkpoint import check_folder
+from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder, read_config
 from attnviz.models.hugging_face.load.devices import BYTES, library_errors
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
 from attnviz.models.hugging_face.loaded_model import input_names
@@ -132,6 +132,8 @@ def check_model(name: str) -> dict[str, Any]:
     # Weights that are not on this machine are known by name only: they cannot be checked.
     there = not weights or (folder / weights).is_file()
     checkpoint = check_folder(folder, allow_pickle=True) if there else None
+    if own := _own_code_facts(name, folder, weights, checkpoint):
+        return own
     config = loading.load_configuration(folder)
     with imports.quiet():
         kind = loading.model_class(config, with_head=True)
@@ -188,6 +190,35 @@ def check_model(name: str) -> dict[str, Any]:
         "parameters": numbers,
         "bytes in float32": numbers * BYTES["float32"],
         f"bytes of all maps of {length:,} tokens": cells * sum(map(prod, sizes.values())),
+    }
+
+
+def _own_code_facts(
+    name: str, folder: Path, weights: str, checkpoint: Checkpoint | None
+) -> dict[str, Any]:
+    """What would run of a model that only code of its own knows; nothing where it is none."""
+    from transformers import CONFIG_MAPPING
+
+    entries = read_config(folder)
+    classes = loading.own_classes(entries)
+    models = {auto: one for auto, one in classes.items() if auto.startswith("AutoModel")}
+    if not models or entries["model_type"] in CONFIG_MAPPING:
+        return {}
+    kind = (entries.get("architectures") or [next(iter(models.values())).rpartition(".")[2]])[0]
+    numbers = checkpoint.numbers if checkpoint else 0
+    pickle = "" if weights.startswith("model.safetensors") else "pickle,"
+    return {
+        "model": name,
+        "architecture": f"{kind} ({entries['model_type']})",
+        "command": "cross, self" if "AutoModelForSeq2SeqLM" in models else "self",
+        "route": "its own code: as its kernels are read, else as watch reads a program",
+        "runs": [f"{file} ({kinds})" for file, kinds in loading.own_files(classes).items()],
+        "tried on": "nothing: code of a model runs only with --allow code",
+        "weights": weights,
+        "needs": f"--allow {pickle}code",
+        "stored as": ", ".join(checkpoint.dtypes if checkpoint else ()),
+        "parameters": numbers,
+        "bytes in float32": numbers * BYTES["float32"],
     }
 
 

@@ -83,7 +83,7 @@ def _select_calls(
     """The captured calls of one item, joint sequences in their quarters."""
     own = [_place_rows(call) for call in log.captures if call.item == item]
     if not own:
-        raise AttentionError(next(_reasons_for_none(log, request)))
+        raise AttentionError(next(reasons_for_none(log, request)))
     if names.split is None:
         return own
     parts = [part for call in own for part in _quarters(call, names.split)]
@@ -279,6 +279,21 @@ def _notes(own: Sequence[CapturedCall], log: WatchLog, request: WatchRequest) ->
         some = [call.links for call in own if call.skip == skip]
         if most := max((len(head) for links in some for head in links), default=0):
             yield exact_links.links_note(most, skip)
+    yield from notes_on_reading(own, log)
+    if log.unsure:
+        yield (
+            f"{log.unsure} calls have batch and heads on one axis, and the number of heads is not "
+            "known: one head is shown, as if it were an item (a module's num_heads would say it)"
+        )
+    yield from failures_of(log)
+    if log.overflow:
+        yield f"{log.overflow} further calls were not kept: their maps would not fit into max_bytes"
+    if log.ran_compiled:
+        yield COMPILED
+
+
+def notes_on_reading(own: Sequence[CapturedCall], log: WatchLog) -> Iterator[str]:
+    """What could not be compared with the output, and what is no attention."""
     dropouts = sum(call.had_dropout for call in own)
     if dropouts:
         yield (
@@ -289,17 +304,12 @@ def _notes(own: Sequence[CapturedCall], log: WatchLog, request: WatchRequest) ->
     if other:
         yield f"{other} of {len(own)} calls could not be compared with the output"
     yield from _refusals(log)
-    if log.unsure:
-        yield (
-            f"{log.unsure} calls have batch and heads on one axis, and the number of heads is not "
-            "known: one head is shown, as if it were an item (a module's num_heads would say it)"
-        )
+
+
+def failures_of(log: WatchLog) -> Iterator[str]:
+    """Which modules could not be read, and why."""
     for path, why in log.failures.items():
         yield f"attention of '{path}' could not be read: {why}"
-    if log.overflow:
-        yield f"{log.overflow} further calls were not kept: their maps would not fit into max_bytes"
-    if log.ran_compiled:
-        yield COMPILED
 
 
 def _notes_on_kept(
@@ -324,10 +334,9 @@ def _refusals(log: WatchLog) -> Iterator[str]:
     return (f"{count} {why}" for why, count in log.refusals.items() if count)
 
 
-def _reasons_for_none(log: WatchLog, request: WatchRequest) -> Iterator[str]:
+def reasons_for_none(log: WatchLog, request: WatchRequest) -> Iterator[str]:
     """Why there is no map, the most telling reason first."""
-    for path, why in log.failures.items():
-        yield f"attention of '{path}' could not be read: {why}"
+    yield from failures_of(log)
     if log.overflow:
         yield f"none of {log.overflow} maps fits into max_bytes={request.most_bytes:,}"
     if log.ran_compiled:

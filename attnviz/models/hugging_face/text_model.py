@@ -165,11 +165,15 @@ def load_model(
     chat: bool = False,
     with_head: bool = False,
     languages: tuple[str | None, str | None] = (None, None),
+    class_of: Callable[[Any], Any] = lambda _config: None,
     **options: Any,
 ) -> HuggingFaceModel:
+    """A model of texts; `class_of` may choose the class that loads a configuration's model."""
     terms = loading.LoadOptions(**options)
 
     def kind_of(config: Any) -> Any:
+        if (own := class_of(config)) is not None:
+            return own
         if generate is not None:
             return writer_class(config, str(name))
         return loading.model_class(config, with_head=with_head)

@@ -72,7 +72,7 @@ MADE: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]], se
 def seen_by_layer(result: Result) -> dict[str, np.ndarray]:
     """Weights by layer, and by the number of the call where there were several: "attend#2"."""
     return {
-        layer if call is None else f"{layer}#{call}": weights
+        f"{layer}#{call[5:]}" if call else layer: weights
         for item in result.maps
         for call, _ in [stream_of_call(item.stream)]
         for layer, weights in zip(item.layers, item.weights, strict=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
+from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short, in_words
 from attnviz.core.options import InMemoryModel, InMemoryReader
 from attnviz.models.hugging_face.load import adapters, devices
 from attnviz.models.hugging_face.load.checkpoint import (
@@ -243,14 +243,35 @@ def _check_known(config: Mapping[str, Any], name: str) -> None:
     if kind in CONFIG_MAPPING:
         return
     if "auto_map" in config:
+        files = list(own_files(own_classes(config)))
+        runs = f", in {in_words(files, 'and')}" if files else ""
         raise ModelError(
-            f"'{name}' needs Python code that comes with it (architecture '{kind}'): give "
+            f"'{name}' needs Python code that comes with it (architecture '{kind}'{runs}): give "
             "--allow code if you trust it"
         )
     raise ModelError(
         f"transformers {transformers.__version__} does not know the architecture '{kind}' of "
         f"'{name}'.{did_you_mean(kind, CONFIG_MAPPING)}"
     )
+
+
+def own_classes(config: Mapping[str, Any]) -> dict[str, str]:
+    """The classes of a model's own code ("file.Class"), by the auto class that loads each."""
+    classes = config.get("auto_map")
+    classes = classes if isinstance(classes, Mapping) else {}
+    return {str(auto): one for auto, one in classes.items() if isinstance(one, str) and "." in one}
+
+
+def own_files(classes: Mapping[str, str]) -> dict[str, str]:
+    """The files that hold such classes, and what is loaded of each; of other repositories too."""
+    files = dict[str, str]()
+    for one in classes.values():
+        repository, _, place = one.rpartition("--")
+        module, _, kind = place.rpartition(".")
+        file = f"{module.replace('.', '/')}.py{repository and f' of {repository}'}"
+        if kind not in files.get(file, "").split(", "):
+            files[file] = ", ".join(filter(None, (files.get(file), kind)))
+    return files
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:

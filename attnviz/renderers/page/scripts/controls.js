@@ -75,7 +75,7 @@ function mapSwitches(maps, map, store) {
   const lenses = maps.filter((item) => item.stream === map.stream);
   /** @param {PageMap} next */
   const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: "" });
-  const steps = streams.length > 1 && streams.every((name) => /^(.+: )?(step|call) \d+(, |$)/.test(name));
+  const steps = streams.length > 1 && streams.every((name) => /^(.+: )?(step|call) \d+( of \d+)?(, |$)/.test(name));
   const run = map.stream.replace(/(step|call) \d+.*/, "");
   return [
     steps ? stepSlider(maps, streams.filter((name) => name.replace(/(step|call) \d+.*/, "") === run), map, store) : streams.length > 1
@@ -93,7 +93,7 @@ function mapSwitches(maps, map, store) {
 
 /** The samples of a training run, or the calls of a module: the same heads at another step. @param {PageMap[]} maps @param {string[]} steps @param {PageMap} map @param {Store} store */
 function stepSlider(maps, steps, map, store) {
-  return slider("step", map.stream, { min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "aria-label": map.stream.startsWith("call") ? "call of the module" : "step of the training run" }, (value) => {
+  return slider("step", map.stream, { min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "aria-label": map.stream.startsWith("call") ? "call of the module" : / of \d+$/.test(map.stream) ? "step of the model" : "step of the training run" }, (value) => {
     const now = chosenMap(maps, store.state);
     const next = maps.findIndex((item) => item.stream === steps[Number(value)] && item.lens === now.lens);
     if (next >= 0) store.set({ map: next, heads: spellHeads(chosenHeads(now, store.state)) });
