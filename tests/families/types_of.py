@@ -58,6 +58,7 @@ def _class_in(table: Any, config: Any) -> Any:
     return found[0] if isinstance(found, tuple | list) else found
 
 
+@cache
 def find_type(name: str) -> ModelType:
     """What a type reads, and its class."""
     from transformers import CONFIG_MAPPING
