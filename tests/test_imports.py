@@ -20,8 +20,8 @@ from attnviz.mechanisms import MECHANISMS
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
 FEATURES = PACKAGE / "features"
-MOST_FILES = 157  # of the core, which is the package without its features
-MOST_LINES = 33_160
+MOST_FILES = 158  # of the core, which is the package without its features
+MOST_LINES = 33_800
 MOST_LINES_OF_A_FEATURE = 2_000
 MOST_IN_A_ROOM = 16
 MOST_WITHOUT_A_CONTRACT = 8

@@ -34,7 +34,7 @@ from attnviz.analyses.words import Partition, merge_words, word_partition
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.tokens import begins_causal, first_is_sink, split_sentences
+from attnviz.core.tokens import begins_causal, first_is_sink, has_kinds, split_sentences
 
 CAUSAL_STREAMS = ("causal", "decoder")
 
@@ -324,9 +324,12 @@ def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:
     Within one text a map is causal where nothing lies above the diagonal and either its stream says
     so or everything below it is seen: a sharp head of an encoder is not taken for a mask. Padded
     positions, whose rows and columns are empty in every head, are hidden. A layer whose heads all
-    see everything up to the same distance, and nothing beyond, has a sliding window.
+    see everything up to the same distance, and nothing beyond, has a sliding window. Of keys that
+    are not all tokens those are seen that some head of the layer gives any weight.
     """
     cells: NDArray[np.bool_] = item.weights.max(axis=1) > 0
+    if has_kinds(item):
+        return cells[:1] if (cells == cells[:1]).all() else cells
     visible = np.ones_like(cells)
     if within_one_text(item):
         visible &= _triangle(item, np.any(cells, axis=0))

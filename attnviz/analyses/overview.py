@@ -18,7 +18,7 @@ from attnviz.analyses.select import reduce_map, strongest_links
 from attnviz.analyses.sinks import held_by_special, sink_shares
 from attnviz.analyses.view import describe_run, orientation
 from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
-from attnviz.core.attention_map import Attention, AttentionMap, Link, Token
+from attnviz.core.attention_map import TEXTUAL, Attention, AttentionMap, Link, Token
 from attnviz.core.errors import in_words
 from attnviz.core.measures import HeadLinks, Overview
 from attnviz.core.registry import axis_name
@@ -50,6 +50,8 @@ def overview(attention: Attention, *, as_chosen: bool = False) -> Overview | Non
     item = attention.main
     picture = "picture" in (item.key_side, item.query_side)
     if picture or attention.lens_name == "all" or item.values != "share" or not item.weights.size:
+        return None
+    if any(token.kind not in TEXTUAL for token in item.key_tokens):  # words would leave them out
         return None
     if item.is_pooled:
         return _of_blocks(attention, item)

@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from attnviz.analyses import masks
 from attnviz.analyses.folds import OnKeys, OnOne, sums_on
 from attnviz.analyses.words import word_partition
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import KINDS, TEXTUAL, Attention, AttentionMap, Token
 from attnviz.core.measures import SinkShares
 from attnviz.core.tokens import (
     BEYOND_UNIFORM,
     SINK_SHARE,
     begins_causal,
+    count_kinds,
     first_is_sink,
+    has_kinds,
+    is_mark,
     run_of,
-    text_places,
 )
 
 THRESHOLD = 0.3
@@ -55,7 +57,25 @@ def well_seen(subject: masks.MeasuredMap) -> NDArray[np.bool_]:
 def held_by_special(item: AttentionMap) -> float:
     """The share of the text rows' attention that special tokens receive."""
     rows = item.weights[:, :, run_of(text_rows(item.query_tokens))]
-    return _share(rows, [token.special for token in item.key_tokens])
+    return _share(rows, list(map(is_mark, item.key_tokens)))
+
+
+def held_by_kinds(item: AttentionMap) -> dict[str, float]:
+    """What keys of each kind receive of the text rows' attention; empty where all are tokens."""
+    if not has_kinds(item):
+        return {}
+    rows = item.weights[:, :, run_of(text_rows(item.query_tokens))]
+    kinds = count_kinds(item.key_tokens)
+    return {kind: _share(rows, [one.kind == kind for one in item.key_tokens]) for kind in kinds}
+
+
+def kinds_in_line(item: AttentionMap) -> str:
+    """One line: what keys of each kind hold; empty where all are of one."""
+    by_kind = held_by_kinds(item)
+    if len(by_kind) < 2:
+        return ""
+    parts = (f"{KINDS.get(kind, kind)} {percent(share)}" for kind, share in by_kind.items())
+    return f"of what goes to keys: {', '.join(parts)}"
 
 
 def held_by_first(item: AttentionMap) -> float:
@@ -89,12 +109,14 @@ def sink_shares(
     picture = "picture" in (item.key_side, item.query_side)
     if attention.in_blocks:
         return None if picture else _shares_in_blocks(attention)
-    if item.is_pooled or picture or item.values != "share" or item.query_side == "output":
+    of_tokens = any(token.kind in TEXTUAL for token in item.key_tokens)  # else of layers
+    are_shares = of_tokens and item.values == "share" and item.query_side != "output"
+    if item.is_pooled or picture or not are_shares:
         return None
     sums = subject.sums if subject else item.weights.sum(axis=-1, dtype=np.float64)
     if attention.provenance.trained is False or attention.lens_name != "raw" or sums.max() > 1.001:
         return None
-    special = any(token.special for token in item.key_tokens)
+    special = any(map(is_mark, item.key_tokens))
     causal = begins_causal(item) and bool(item.weights[..., 0].any())
     learned_share = learned_part(attention, item)
     if not (special or causal) and learned_share is None:
@@ -216,18 +238,21 @@ def notable_holders(attention: Attention, *, in_words: bool = False) -> tuple[st
         or not item.weights.sum()
     ):
         return ()
-    special = np.array([token.special for token in item.key_tokens])
+    textual = np.array([token.kind in TEXTUAL for token in item.key_tokens])
+    special = np.array([*map(is_mark, item.key_tokens)])
     share = _notable_share(item, special)
     if share and in_words:
         return ()
     if share:
-        names = dict.fromkeys(f"'{token.text}'" for token in item.key_tokens if token.special)
+        tokens = zip(item.key_tokens, special.tolist(), strict=True)
+        names = dict.fromkeys(f"'{token.text}'" for token, own in tokens if own)
         return (
             f"special tokens ({', '.join(list(names)[:3])}) hold {share:.0%} of the attention "
             "shown: --special drop leaves them out",
         )
-    place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
-    if not place and (not item.begins or (in_words and first_is_sink(item))):
+    place = int((item.weights.sum(axis=(0, 1, 2)) * textual).argmax())
+    is_gone = not item.begins or (in_words and first_is_sink(item))
+    if not textual[place] or (not place and is_gone):
         return ()
     # A sink needs several rows that agree.
     rows = len(item.query_tokens)
@@ -248,8 +273,12 @@ def percent(share: float) -> str:
 
 
 def text_rows(tokens: Sequence[Token]) -> list[int]:
-    """The places of an axis that stand for text; all places if none does."""
-    return text_places(tokens) or list(range(len(tokens)))
+    """The places of an axis without special tokens; all places if none is left.
+
+    Keys of another kind stay: these are left out by their names.
+    """
+    left = [place for place, token in enumerate(tokens) if not is_mark(token)]
+    return left or list(range(len(tokens)))
 
 
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:

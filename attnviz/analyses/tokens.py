@@ -11,19 +11,36 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from attnviz.analyses.masks import map_shares
-from attnviz.analyses.sinks import held_by_first, held_by_special, learned_part, percent, text_rows
+from attnviz.analyses.sinks import (
+    held_by_first,
+    held_by_kinds,
+    held_by_special,
+    learned_part,
+    percent,
+    text_rows,
+)
 from attnviz.analyses.words import with_tokens, word_numbers
 from attnviz.core.attention_map import (
+    BETWEEN_SIDES,
     IMPLIED,
+    KINDS,
+    SPECIAL,
     Attention,
     AttentionMap,
     MeasuredLink,
     Token,
     check_single_tokens,
 )
-from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.errors import InputError, UsageError, choose, in_words
 from attnviz.core.options import Special, names_in
-from attnviz.core.tokens import begins_causal, first_is_sink, text_places, without_first
+from attnviz.core.tokens import (
+    begins_causal,
+    count_kinds,
+    first_is_sink,
+    is_mark,
+    text_places,
+    without_first,
+)
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
@@ -61,24 +78,45 @@ def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[T
     return tuple(with_labels)
 
 
-def check_special(how: str) -> None:
-    """Refuse an unknown way to treat special tokens with a UsageError."""
+def check_special(how: str, kinds: str | None = None) -> None:
+    """Refuse an unknown way to treat special tokens, and unknown kinds, with a UsageError."""
     choose(how, names_in(Special), "way to treat special tokens")
+    if kinds is not None and how == "keep":
+        raise UsageError(
+            f"--kinds {kinds} says what --special leaves out: add --special drop or renormalise"
+        )
+    for kind in parse_kinds(kinds):
+        choose(kind, (SPECIAL, *KINDS), "kind of key")
 
 
-def treat_special(attention: Attention, how: str) -> Attention:
-    """Every map without its special tokens; a note gives their share.
+def parse_kinds(kinds: str | None) -> tuple[str, ...]:
+    """The kinds of keys that are left out: "special", or those that "compressed,special" names."""
+    if kinds is None:
+        return (SPECIAL,)
+    return tuple(dict.fromkeys(one.strip() for one in kinds.split(",")))
+
+
+def treat_special(attention: Attention, how: str, kinds: tuple[str, ...] = (SPECIAL,)) -> Attention:
+    """Every map without its special tokens, or keys of other kinds; a note gives their share.
 
     "keep" changes nothing. "drop" leaves out the rows and columns of special tokens, except on an
     axis of special tokens only, and what the first token of a causal text gets where it is a sink;
     rows then sum to their attention to other text. "renormalise" also scales rows to sum to 1, so
     that a learned sink has no share either; a row without attention to other text is 0.
 
+    `kinds` are names in `KINDS`, or "special". Where only keys of one text are left, these are
+    tokens again: the map without its compressed tokens is one of the text over itself.
+
     Raises:
-        UsageError: "renormalise" of signed values.
+        UsageError: "renormalise" of signed values; kinds of which no map has a key, or no other.
     """
     if how == "keep":
         return attention
+    if others := [kind for kind in kinds if kind != SPECIAL]:
+        attention, steps, notes = _without_kinds(attention, how, others)
+        attention = attention.with_maps(attention.maps, *steps, notes=notes)
+        if SPECIAL not in kinds:
+            return attention
     steps, notes = _steps_and_notes(attention, how)
     if not steps:
         return attention.with_maps(attention.maps, notes=notes)
@@ -104,6 +142,72 @@ def treat_special(attention: Attention, how: str) -> Attention:
         return replace(one, link=replace(link, query_position=query, key_position=key))
 
     return attention.with_maps(maps, *steps, notes=notes).with_links(move_link)
+
+
+def _without_kinds(
+    attention: Attention, how: str, kinds: Sequence[str]
+) -> tuple[Attention, list[str], list[str]]:
+    """Maps without keys of some kinds, what was done, and a note on what these held."""
+    there = dict.fromkeys(kind for item in attention.maps for kind in count_kinds(item.key_tokens))
+    for kind in kinds:
+        if kind not in there:
+            raise UsageError(f"no key is of the kind '{kind}': there are {in_words(there, 'and')}")
+    maps, shares = list[AttentionMap](), list[str]()
+    for item in attention.maps:
+        counts = count_kinds(item.key_tokens)
+        own = [kind for kind in kinds if kind in counts]
+        if not own or (len(counts) == 1 and item is not attention.main):
+            maps.append(item)
+            continue
+        if len(own) == len(counts):
+            raise UsageError(
+                f"stream '{item.stream}' has no keys but those of the kind "
+                f"{in_words(own, 'and')}: name others, or another --stream"
+            )
+        check_single_tokens(item, f"--special {how}")
+        by_kind = held_by_kinds(item)
+        shares += (f"{KINDS[kind]} {percent(by_kind[kind])} of {item.stream}" for kind in own)
+        maps.append(_cut_kinds(attention, item, how, own))
+    sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
+    action = "dropped" if how == "drop" else "dropped, rows to 1"
+    names = in_words([KINDS[kind] for kind in kinds], "and")
+    notes = [f"left out: {', '.join(shares)}; rows {sums}"]
+    sink = learned_part(attention, attention.main) if how == "renormalise" else None
+    if sink is not None:
+        notes.append(f"a learned sink held {percent(sink)}; rows {sums}")
+    return replace(attention, maps=tuple(maps)), [f"{names} {action}"], notes
+
+
+def _cut_kinds(
+    attention: Attention, item: AttentionMap, how: str, kinds: Sequence[str]
+) -> AttentionMap:
+    """A map without keys of some kinds."""
+    if how == "renormalise" and item.values == "signed":
+        raise UsageError(
+            f"stream '{item.stream}' holds signed values, which cannot be made to sum to 1: "
+            "use --special drop"
+        )
+    places = [place for place, one in enumerate(item.key_tokens) if one.kind not in kinds]
+    weights = item.weights[..., places]
+    tokens = [item.key_tokens[place] for place in places]
+    sides = item.key_side.split(BETWEEN_SIDES)
+    names = dict(zip(count_kinds(item.key_tokens), sides, strict=False))
+    left = [*count_kinds(tokens)]
+    if left == ["source"]:  # its places are those in the source again
+        length = len(attention.text_of(names["token"])) if "token" in names else 0
+        shift = length + 1 if length else 0
+        tokens = [_move_back(token, shift) for token in tokens]
+    return item.with_weights(
+        map_shares(weights) if how == "renormalise" else weights,
+        key_tokens=tuple(tokens),
+        key_side=BETWEEN_SIDES.join(names.get(kind, item.key_side) for kind in left),
+    )
+
+
+def _move_back(token: Token, shift: int) -> Token:
+    has_place = token.end > token.start
+    start, end = (token.start - shift, token.end - shift) if has_place else (0, 0)
+    return replace(token, start=start, end=end, kind="token")
 
 
 def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[str]]:
@@ -132,7 +236,7 @@ def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[st
     if sink is not None:
         notes.append(f"a learned sink held {percent(sink)}; rows {sums}")
     rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
-    special = any(token.special for row in rows for token in row)
+    special = any(is_mark(token) for row in rows for token in row)
     if not (special or notes):
         first = ", and the first is no sink" if begins_causal(attention.main) else ""
         notes.append(f"no token is known to be special{first}: none was left out")

@@ -74,7 +74,8 @@ def _together(tokens: Sequence[Token], text: str) -> Token:
     start, end = min(token.start for token in tokens), max(token.end for token in tokens)
     spelling = " ".join(text[start:end].split()) or " ".join(token.text for token in tokens)
     labels = {token.label for token in tokens}
-    return Token(spelling, start, end, label=labels.pop() if len(labels) == 1 else None)
+    label = labels.pop() if len(labels) == 1 else None
+    return Token(spelling, start, end, label=label, kind=tokens[0].kind)
 
 
 def _sums(values: NDArray[Any], partition: Partition, axis: int) -> NDArray[np.float64]:
@@ -286,5 +287,5 @@ def word_partition(
     runs = partition_of(tokens, numbers, text)
     first = (numbers[run[0]] for run in members_of(numbers))
     pairs = zip(runs.tokens, first, strict=True)
-    names = (t if at is None else replace(words[at], label=t.label) for t, at in pairs)
+    names = (t if at is None else replace(words[at], label=t.label, kind=t.kind) for t, at in pairs)
     return Partition(tuple(names), runs.groups)

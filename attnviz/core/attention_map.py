@@ -60,6 +60,9 @@ class Token:
         special: True for marks that stand for no text ([CLS], <eos>, a summary).
         label: what a person or a model calls it ("B-PER"), if anything.
         piece: its number in the model's vocabulary and how it is spelt there, where that is known.
+        kind: what a key is, a name in `KINDS`; what is no token of a text is special as well.
+        span: the first and the last of what it was made of, counted from 0: tokens of the text for
+            a compressed one, layers for a block of them.
     """
 
     text: str
@@ -68,12 +71,31 @@ class Token:
     special: bool = False
     label: str | None = None
     piece: tuple[int, str] | None = field(default=None, compare=False, repr=False)
+    kind: str = "token"
+    span: tuple[int, int] | None = None
 
     @property
     def is_unwritten(self) -> bool:
         """Whether it stands in a text where nothing is written yet: a mask without characters."""
         spelt = any(map(str.isalnum, self.text))  # a mark of a space covers nothing either
         return spelt and not self.special and self.start == self.end > 0
+
+
+KINDS = {
+    "token": "tokens",
+    "source": "source tokens",
+    "compressed": "compressed tokens",
+    "layer": "blocks of layers",
+    "register": "registers",
+    "slot": "memory slots",
+}
+"""What a key may be, and the word for several of them."""
+SPECIAL = "special"
+"""What marks among tokens are called beside these kinds."""
+TEXTUAL = ("token", "source")
+"""The kinds that stand for words of a text, unless they are special."""
+BETWEEN_SIDES = " and "
+"""Joins the names of what the keys of several kinds belong to: "target and source"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +531,7 @@ class Attention:
         """The text of a side's tokens; empty if it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
         texts["written"] = self.text  # what a model wrote about a picture, behind its prompt
-        return texts.get(side) or ""
+        return "\n".join(text for one in side.split(BETWEEN_SIDES) if (text := texts.get(one)))
 
     def texts_of(self, item: AttentionMap) -> tuple[str, str]:
         """The texts of a map's rows and of its columns; empty if they are not known."""

@@ -393,6 +393,12 @@ class Choice:
         "Special tokens, such as [CLS]: {choices} (drop, then scale rows to sum to 1).",
         default="keep",
     )
+    kinds: str | None = rare(
+        "special",
+        "--kinds WHICH",
+        "What --special leaves out in their place, of keys that are not all tokens: compressed, "
+        "source, layer, register, slot, token or special, or some joined by commas.",
+    )
     group: str | None = rare(
         "group",
         "--group WHAT",

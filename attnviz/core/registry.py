@@ -197,10 +197,28 @@ FIELDS = FeatureEntry("What refuses a name of --fields.", "schemas.layouts:check
 PANELS = FeatureEntry("The picture of several maps side by side.", "grid.picture:panels")
 HEAD_STEPS = FeatureEntry("Every step of one head of a model.", "steps.head:record_head")
 """What `steps` asks of a model of transformers."""
+KEY_LAYOUTS = {
+    name: FeatureEntry(summary, f"key_kinds.{target}")
+    for name, (summary, target) in {
+        "compressed": (
+            "Tokens, then entries that each stand for several (DeepSeek-V4).",
+            "layouts:compressed_entries",
+        ),
+        "merged": (
+            "A decoder's tokens, then its source's, in one softmax (T5Gemma 2).",
+            "layouts:merged_source",
+        ),
+        "layers": (
+            "At each position the blocks of layers so far (Inkling 2).",
+            "layouts:blocks_of_layers",
+        ),
+    }.items()
+}
+"""What declares the kinds of a layer's keys, by mechanism: None where it is not the layer's."""
 SOURCES = {
     "picture": FeatureEntry("Models of pictures.", "vision.opening:open_vision"),
     "picture-text": FeatureEntry(
-        "Models of pictures and a text.", "vision.opening:open_picture_text"
+        "Models of pictures and a text.", "picture_text.opening:open_picture_text"
     ),
     "recording": FeatureEntry("Models of speech.", "audio.opening:open_speech_model"),
 }

@@ -7,13 +7,14 @@ Attention Sinks"); in a causal model it is the first token.
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import AttentionMap, Token
-from attnviz.core.errors import UsageError, is_number
+from attnviz.core.attention_map import KINDS, TEXTUAL, AttentionMap, Token
+from attnviz.core.errors import UsageError, in_words, is_number
 
 _CLOSING = "[\"'”’»)\\]]*"
 _END = re.compile(
@@ -91,6 +92,45 @@ def run_of(places: list[int]) -> slice | list[int]:
     if not places or places[-1] - places[0] + 1 != len(places):
         return places
     return slice(places[0], places[-1] + 1)
+
+
+def kind_edges(tokens: Sequence[Token]) -> list[int]:
+    """The places where keys of another kind begin; none where all are of one."""
+    pairs = enumerate(pairwise(tokens), 1)
+    return [place for place, (one, other) in pairs if one.kind != other.kind]
+
+
+def count_kinds(tokens: Sequence[Token]) -> dict[str, int]:
+    """How many keys there are of each kind, in their order."""
+    counts: dict[str, int] = {}
+    for token in tokens:
+        counts[token.kind] = counts.get(token.kind, 0) + 1
+    return counts
+
+
+def kinds_in_words(counts: Mapping[str, int]) -> str:
+    """Such as "14 tokens and 3 compressed tokens"."""
+    parts = []
+    for kind, count in counts.items():
+        name = KINDS.get(kind, kind)
+        parts.append(f"{count:,} {name if count != 1 else one_of(kind)}")
+    return in_words(parts, "and")
+
+
+def one_of(kind: str) -> str:
+    """The word for one key of a kind: "block of layers"."""
+    name = KINDS.get(kind, kind)
+    return "block of layers" if kind == "layer" else name.removesuffix("s")
+
+
+def is_mark(token: Token) -> bool:
+    """Whether a token is special among those of a text, and no key of another kind."""
+    return token.special and token.kind in TEXTUAL
+
+
+def has_kinds(item: AttentionMap) -> bool:
+    """Whether some keys of a map are no tokens."""
+    return any(token.kind != "token" for token in item.key_tokens)
 
 
 _PATCH = re.compile(r"(\d+),(\d+)")

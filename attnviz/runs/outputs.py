@@ -180,6 +180,8 @@ def draw_item(item: reports.Item, picture: str, look: Look) -> Figure:
     notes = tuple(note for note in notes if not note.startswith(AGREEMENT))
     if line := sinks.sinks_in_words(item.views.sinks):
         notes = (*notes, f"over all heads: {line}")
+    if isinstance(data, Attention) and (line := sinks.kinds_in_line(data.main)):
+        notes = (*notes, f"over all heads: {line}")
     with drawing(look, notes, picture):
         if picture in item.figures or isinstance(data, reports.Data):
             return item.figures[picture]()

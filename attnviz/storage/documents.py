@@ -269,8 +269,12 @@ def _heads_document(item: attention_map.AttentionMap) -> dict[str, Any]:
 
 def _token_document(token: attention_map.Token) -> dict[str, Any]:
     document = {"text": token.text, "start": token.start, "end": token.end}
-    label = {} if token.label is None else {"label": token.label}
-    return {**document, "special": token.special, **label}
+    more: dict[str, Any] = {} if token.label is None else {"label": token.label}
+    if token.kind != "token":
+        more["kind"] = token.kind
+    if token.span is not None:
+        more["span"] = list(token.span)
+    return {**document, "special": token.special, **more}
 
 
 def _to_json_types(value: Any, name: str = "") -> Any:

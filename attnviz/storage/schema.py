@@ -30,6 +30,8 @@ class TokenDocument(Struct):
     end: Position = 0
     special: bool = False
     label: str | None = None
+    kind: str = "token"
+    span: tuple[Position, Position] | None = None
 
 
 class LinkDocument(Struct):
@@ -154,10 +156,7 @@ def fit_provenance(value: Any, where: str) -> Provenance:
 def tokens_of(tokens: list[TokenDocument | str]) -> tuple[Token, ...]:
     """Tokens as maps have them."""
     return tuple(
-        Token(item)
-        if isinstance(item, str)
-        else Token(item.text, item.start, item.end, item.special, item.label)
-        for item in tokens
+        Token(item) if isinstance(item, str) else Token(**structs.asdict(item)) for item in tokens
     )
 
 

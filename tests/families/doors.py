@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.families import texts
+from tests.families import senses, texts
 from tests.families.copies import Copy
 from tests.families.rows import Reading
 
@@ -22,10 +22,20 @@ class Door:
     example: Callable[[Any], dict[str, Any]]  # inputs of a model, tensors by name
     save: Callable[[Copy, Path], None]  # saves a copy, with what reads its inputs, to a folder
     read: Callable[[Copy, Path], Reading]  # reads that folder by attnviz's public doors
+    make: Callable[[str], Copy] | None = None  # makes a copy by a type's name; None: `make_copy`
 
 
 DOORS: dict[str, Door] = {
     "text": Door(texts.example, texts.save, texts.read),
     "pair": Door(texts.pair_example, texts.save, texts.read),
+    **{
+        kind: Door(senses.example, senses.save, read, senses.make)
+        for kind, read in (
+            ("picture", senses.read_picture),
+            ("video", senses.read_picture),
+            ("picture-text", senses.read_picture_text),
+            ("audio", senses.read_sound),
+        )
+    },
 }
 """By kind; what has no row is listed as not tried."""

@@ -39,7 +39,7 @@ def _try(name: str) -> rows.Row:
     if door is None:
         return rows.Row(name, kind.kind, "not tried", attention=True)
     try:
-        copy = make_copy(kind, door.example)
+        copy = door.make(name) if door.make else make_copy(kind, door.example)
         attention = attends(copy.model, door)
         if not attention and kind.name in SMALL:  # the layers that a trial left may have none
             copy = copy_by_hand(kind, door.example)

@@ -118,8 +118,8 @@ def test_no_weights_are_refused(nothing):
         read_layers(nothing, FLOAT32, (2, 2), "self")
     said = (
         r"^layer 0 of architecture 'bert' gives out attention of shape \(1, 2, 3, 5\), which is "
-        r"not \(1, heads, 3 queries, 3 keys\): windows or blocks of it, not the weights between "
-        r"all tokens$"
+        r"not \(1, heads, 3 queries, 3 keys\): of its 5 keys 3 are tokens, and the other 2 are of "
+        r"a kind that is not declared, or not read here$"
     )
     with pytest.raises(AttentionError, match=said):
         read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3), "self")

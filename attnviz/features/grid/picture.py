@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Token, layer_of_call
 from attnviz.core.registry import axis_name
+from attnviz.core.tokens import kind_edges
 from attnviz.renderers import colors
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures import heatmap
@@ -114,6 +115,12 @@ def grid(
         for axis, pixels in pads.items():
             axes.tick_params(axis=axis, pad=3 + pixels * 72 / DPI)  # type: ignore[arg-type]
     tokens.write(axes, corners, face)
+    for edge in kind_edges(attention_map.key_tokens):
+        at = edge * across.scale / across.block - 0.5
+        places = [(x + at, y - 0.5, y + down.tile - 0.5) for x, y in corners]
+        axes.vlines(
+            *zip(*places, strict=True), gid="kinds", linewidth=1, color=sheet.ink(colors.INK)
+        )
     _join_groups(axes, groups, corners, heads, (down, across))
     if unit == OWN_UNIT and look_option("values") != "no":
         lower = [(x, y + down.tile) for x, y in corners]

@@ -11,6 +11,7 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, SIMILARITY, AttentionMap, Token
+from attnviz.core.tokens import count_kinds, kind_edges, kinds_in_words
 from attnviz.renderers import colors, look
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -191,6 +192,11 @@ def axis_names(item: AttentionMap) -> tuple[str, str]:
         return IMPLIED_AXES
     if item.stream == SIMILARITY:
         return "query", "document"
+    counts = count_kinds(item.key_tokens)
+    if len(counts) > 1:  # a line stands between the kinds
+        return QUERY_AXIS, f"{KEY_AXIS}: " + " | ".join(
+            kinds_in_words({kind: count}) for kind, count in counts.items()
+        )
     return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
 
 
@@ -271,10 +277,13 @@ def heatmap(
     draw_borders(axes, rows, columns)
     looks: dict[str, Any] = {"color": sheet.ink(colors.INK), "linewidth": 0.8, "clip_on": False}
     row, column = second_part
+    ends = -0.5, len(rows.tokens) - 0.5
+    for edge in kind_edges(columns.tokens):
+        axes.vlines(edge - 0.5, *ends, gid="kinds", **looks | {"linewidth": 1.6})
     if row:
         axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
     if column:
-        axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
+        axes.vlines(column - 0.5, *ends, gid="division", **looks)
     if numbers:
         write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
     return figure

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.attention_map import (
+    BETWEEN_SIDES,
     LINK_LISTS,
     Attention,
     AttentionMap,
@@ -394,6 +395,7 @@ def _axis(
     attention: Attention, side: str, tokens: Sequence[Token], words: Words, length: int
 ) -> dict[str, Any]:
     text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
+    text = attention.text_of(side) if BETWEEN_SIDES in side else text
     runs = _runs(words) if length == 1 else []
     if runs and len(runs) != len(tokens):
         raise InputError(f"{len(runs)} word numbers for the {len(tokens)} tokens of side '{side}'")
@@ -426,6 +428,8 @@ def _token(token: Token, gap_before: str) -> dict[str, Any]:
         document["special"] = True
     if token.label:
         document["label"] = printable(token.label)
+    if token.kind != "token":
+        document["kind"] = printable(token.kind)
     return document
 
 

@@ -24,6 +24,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.measures import HeadLinks, Overview
 from attnviz.core.registry import axis_name
+from attnviz.core.tokens import count_kinds, has_kinds, kind_edges, kinds_in_words
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond_note, no_value_note, scale_of
 from attnviz.renderers.printable import (
@@ -43,6 +44,7 @@ LONGEST_LINK = 18  # an arrow, ten cells of a word, two digits
 LISTED, FEW = 10, 5
 STRONGEST, LEAST_SHOWN = 3, 0.005
 """Keys of a row, and weights, that a list of the strongest shows."""
+MOST_BLOCKS = 3  # of columns below each other, of keys of several kinds
 FIRST_ROWS = 32
 """Rows of a matrix that are shown unless all are asked for."""
 SHADES = " ░▒▓█"
@@ -60,9 +62,12 @@ def matrix(
     become columns of one digit, or one shade for each.
     """
     keys, sign = len(item.key_tokens), item.values == "signed"
+    width -= 2 * len(kind_edges(item.key_tokens))  # a line between kinds
     room = width - 1 - max(row_label(token).cell_len for token in item.query_tokens)
     readable = keys * (5 + sign) <= room and _told_apart(item, room)
-    if readable or whole:
+    # Kinds of keys are told apart by a line, which a list of the strongest would not have.
+    few_blocks = not whole and has_kinds(item) and keys * (5 + sign) <= MOST_BLOCKS * room
+    if readable or whole or few_blocks:
         lines: list[RenderableType] = []
         for columns in [slice(keys)] if readable else _blocks(item, room):
             part = item.with_weights(
@@ -175,14 +180,19 @@ def _word_matrix(item: AttentionMap, room: int, scale: AttentionMap | None) -> l
     longest = (max(map(len, column)) for column in zip(*texts, strict=True))
     widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []
-    for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
+    edges = {*kind_edges(item.key_tokens)}
+    between = ["│ " if place in edges else "" for place in range(len(labels))]
+    for token, label, width, line in zip(item.key_tokens, labels, widths, between, strict=True):
         # If a label does not fit, the token stands alone in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
         name = shorten(text, width - 1)
-        heads.append(Text(" " * (width - 1 - cell_len(name))).append(name, style).append(" "))
+        room_before = Text(line + " " * (width - 1 - cell_len(name)))
+        heads.append(room_before.append(name, style).append(" "))
+    columns = [*zip(between, widths, strict=True)]
     numbers = [
-        [f"{text:>{width - 1}} " for text, width in zip(row, widths, strict=True)] for row in texts
+        [f"{line}{text:>{width - 1}} " for text, (line, width) in zip(row, columns, strict=True)]
+        for row in texts
     ]
     sides = [row_label(token) + Text(" ") for token in item.query_tokens]
     return _lines(heads, sides, numbers, item, scale)
@@ -191,23 +201,33 @@ def _word_matrix(item: AttentionMap, room: int, scale: AttentionMap | None) -> l
 def _position_matrix(item: AttentionMap, *, colored: bool) -> list[Text]:
     texts = [[one_digit(value) for value in row] for row in item.weights[0, 0].tolist()]
     width = max(2 + (item.values == "signed"), *(len(text) for row in texts for text in row))
-    heads = [Text(f"{key:>{width}} ", style="dim") for key in range(len(item.key_tokens))]
-    numbers = [[f"{text:>{width}} " for text in row] for row in texts]
+    edges = {*kind_edges(item.key_tokens)}
+    between = ["│ " if key in edges else "" for key in range(len(item.key_tokens))]
+    heads = [Text(f"{line}{key:>{width}} ", style="dim") for key, line in enumerate(between)]
+    numbers = [
+        [f"{line}{text:>{width}} " for text, line in zip(row, between, strict=True)]
+        for row in texts
+    ]
     labels = list(_numbered_labels(item.query_tokens))
     return _lines(heads, labels, numbers, item, item if colored else None)
 
 
 def _shade_matrix(item: AttentionMap, room: int, *, colored: bool) -> Table:
     keys = range(len(item.key_tokens))
-    ruler = "".join(str(key % 10) for key in keys)
+    edges = {*kind_edges(item.key_tokens)}
+    between = ["│" if key in edges else "" for key in keys]
+    ruler = "".join(f"{between[key]}{key % 10}" for key in keys)
     if len(keys) > 10:
-        tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in keys)
+        tens = "".join(
+            between[key] + (str(key // 10) if key and key % 10 == 0 else " ") for key in keys
+        )
         ruler = f"{tens}\n{ruler}"
     table = _table(["", Text(ruler, style="dim"), ""])
     limits = scale_of(item)
     for label, row in zip(_numbered_labels(item.query_tokens), item.weights[0, 0], strict=True):
         shades = Text()
-        for value in row.tolist():
+        for value, line in zip(row.tolist(), between, strict=True):
+            shades.append(line)
             if colored:
                 shades.append_text(color_cell(" ", value, limits))
             else:
@@ -353,7 +373,7 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
-    lines += [Text(), *_matrix_lines(view.map, display)]
+    lines += [*_kinds_line(view.map, width), Text(), *_matrix_lines(view.map, display)]
     if view.heads:
         layer = view.map.layers[0]
         place = axis_name("layer", layer)
@@ -366,6 +386,15 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     if view.strongest:
         lines.append(strongest_line(view.strongest))
     return lines
+
+
+def _kinds_line(item: AttentionMap, width: int) -> list[Text]:
+    """What the columns are, where they are of several kinds: a line stands between these."""
+    counts = count_kinds(item.key_tokens)
+    if len(counts) < 2:
+        return []
+    parts = (kinds_in_words({kind: count}) for kind, count in counts.items())
+    return wrap_text(f"keys: {' │ '.join(parts)}", width, "dim")
 
 
 def _matrix_lines(

@@ -34,6 +34,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     links_note,
     strongest_in_matrices,
 )
+from attnviz.models.hugging_face.capture.key_kinds import KeyLayout, map_with_kinds
 from attnviz.models.hugging_face.capture.passes import (
     NOTHING,
     CallWeights,
@@ -80,6 +81,7 @@ class Captured:
     learned_sink: bool = False  # whether a sink that is no token takes a share of rows
     exclusions: IgnoredPositions = NOTHING  # positions whose links do not count
     folds: tuple[LayerFolds, ...] = ()  # of each layer, what has read its rows in blocks
+    layout: KeyLayout | None = None  # the kinds of its keys, where its layers declare any
 
 
 def capture(
@@ -138,8 +140,12 @@ def capture(
     watching = implied.watch_mixers(model, length, grids[stream], region.channels)
     with watching if mixing else nullcontext(implied.ImpliedMatrices()) as others:
         layers = probe_layers(model, plain_inputs, sides, specs)
-        streams = {name: check_calls(name, own, specs[name], model) for name, own in layers.items()}
-    if set(streams) != set(sides) and not (others.matrices and not implied.has_attention(model)):
+        streams = {
+            name: check_calls(name, own, _spec_of(name, own, specs), model)
+            for name, own in layers.items()
+        }
+    there = {*streams, *(side for own in layers.values() for side in _streams_under(own))}
+    if not there >= set(sides) and not (others.matrices and not implied.has_attention(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
@@ -155,6 +161,26 @@ def capture(
         )
         streams[IMPLIED] = [replace(item, heads=heads[item.layers[0]]) for item in captures]
     return [item for items in streams.values() for item in items]
+
+
+def _layout_of(layers: Mapping[str, CallWeights]) -> KeyLayout | None:
+    return next(iter(layers.values())).layout
+
+
+def _streams_under(layers: Mapping[str, CallWeights]) -> tuple[str, ...]:
+    """The streams of tokens in whose place that of these layers stands."""
+    layout = _layout_of(layers)
+    return layout.covers if layout else ()
+
+
+def _spec_of(
+    name: str, layers: Mapping[str, CallWeights], specs: Mapping[str, CaptureSpec]
+) -> CaptureSpec:
+    layout = _layout_of(layers)
+    if layout is None:
+        return specs[name]
+    base = specs[layout.covers[-1]] if layout.covers else next(iter(specs.values()))
+    return replace(base, grid=layout.grid(base.grid), layout=layout)
 
 
 def _announce(
@@ -192,6 +218,7 @@ def check_calls(
         exclusions=spec.exclusions,
         route=f"{model.config._attn_implementation}, {IN_BLOCKS if spec.study else 'probed'}",
         projections=stack_projections(qk, model.config.model_type) if qk else None,
+        layout=spec.layout,
     )
     sizes = {name: layer.group_size for name, layer in layers.items()}
     has_sink = any(layer.learned_sink for layer in layers.values())
@@ -348,9 +375,13 @@ def by_name(
 
 
 def as_map(
-    item: Captured, tokens: Mapping[str, tuple[Token, ...]], side: str, key_side: str
+    item: Captured,
+    tokens: Mapping[str, tuple[Token, ...]],
+    side: str,
+    key_side: str,
+    length: int = 0,
 ) -> AttentionMap:
-    """Captured weights with their tokens.
+    """Captured weights with their tokens; `length`: of the queries' text, in characters.
 
     The weights decide whether a map is causal, not the family: some decoders look ahead (prefix
     language models) and some encoders do not. With one token the family decides.
@@ -359,6 +390,10 @@ def as_map(
     lengths = len(tokens[side]), len(tokens[key_side])
     grid = item.grid or PooledGrid(*map(each_token, lengths))
     queries, keys = grid.queries, grid.keys
+    if item.layout is not None and not item.folds and not grid.is_pooled:
+        names = {"layers": item.layers, "heads": item.heads}
+        texts = side, key_side
+        return map_with_kinds(item.layout, item.weights, tokens, texts, queries, length, **names)
     if item.folds and stream in SELF:
         stream = "self" if any(map(looks_ahead, item.folds)) else "causal"
     elif stream in {"self", "causal"} and len(tokens[side]) > 1:

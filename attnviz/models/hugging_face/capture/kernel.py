@@ -113,6 +113,8 @@ def can_be_eager(model: Any) -> bool:
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
 SIDE = re.compile(r"^(?:\w+\.){0,2}?(encoder|decoder)\.")  # the outermost: a decoder may be a BERT
+ENCLOSED = re.compile(r"^(?:\w+\.)?(encoder|decoder)\.text_model\.")
+"""A tower for texts inside a side (T5Gemma 2, whose encoder has one for pictures too)."""
 TOWERS = {
     "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img)"),
     "audio": re.compile(r"(^|\.)(audio|speech|sound)"),
@@ -126,6 +128,8 @@ def stream_of(path: str) -> str:
     """The stream of an attention module by its path: "cross", a tower, a side or "self"."""
     if any(CROSS.search(part) for part in path.split(".")[-3:]):
         return "cross"
+    if side := ENCLOSED.match(path):
+        return side[1]
     for name, pattern in TOWERS.items():
         if pattern.search(path):
             return name

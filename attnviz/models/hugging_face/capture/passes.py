@@ -4,6 +4,7 @@ They are read from the kernel that the model runs with. Models that call no kern
 time, eagerly, and return their matrices (`output_attentions`).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,14 @@ from attnviz.analyses.blocks import BlockStudy, LayerFolds
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Projections, check_finite, not_finite
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture import blocks, exact_links, kernel, probe, region
+from attnviz.models.hugging_face.capture import (
+    blocks,
+    exact_links,
+    kernel,
+    key_kinds,
+    probe,
+    region,
+)
 from attnviz.models.hugging_face.capture.scores import (
     CallScores,
     project_call,
@@ -32,6 +40,7 @@ from attnviz.models.hugging_face.load.devices import (
 )
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
+QUERIES = ("query", "key", "value")  # what three queries of one site are made for
 NOTHING = exact_links.IgnoredPositions()
 Sides = Mapping[str, tuple[int, int]]  # numbers of queries and keys by stream
 
@@ -48,6 +57,8 @@ class CaptureSpec:
     first: int | None = None  # queries of the first text of a batch; None: all
     from_kernel: bool = False  # whether to take weights that the kernel returns
     study: BlockStudy | None = None  # what reads the rows instead, in blocks
+    layout: key_kinds.KeyLayout | None = None  # the kinds of its keys, where it declares any
+    positions: tuple[int, int] = (0, 0)  # first and one past the last, where they stand for heads
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +75,7 @@ class CallWeights:
     group_size: int = 0  # how many heads share each head of keys and values
     learned_sink: bool = False  # whether a sink that is no token takes a share of each row
     folds: LayerFolds | None = None  # what has read the rows in blocks
+    layout: key_kinds.KeyLayout | None = None  # the kinds of its keys, where it declares any
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
@@ -83,8 +95,17 @@ def probe_layers(
     import torch
 
     def spec_for(path: str, call: AttentionCall) -> CaptureSpec | None:
-        stream = stream_at(path, call, sides, model, batch)
-        return None if stream is None else specs[stream]
+        stream = kernel.match_stream(kernel.stream_of(path), sides)
+        layout = None if stream is None else key_kinds.layout_of(call, stream, sides)
+        if layout is None or stream is None:
+            stream = stream_at(path, call, sides, model, batch)
+            return None if stream is None else specs[stream]
+        kind, spec = model.config.model_type, specs[stream]
+        if batch > 1:
+            key_kinds.check_tokens_only(path, layout, kind)
+        key_kinds.check_layout(path, call, layout, kind, (batch, sides[stream][0]))
+        key_kinds.check_whole(path, layout, spec.grid, in_blocks=spec.study is not None)
+        return layout_spec(spec, layout, call)
 
     devices = [model.device] if model.device.type == "cuda" else []
     # A model that samples (ViLT its patches) must sample the same if it runs again eagerly.
@@ -94,11 +115,32 @@ def probe_layers(
     return group_by_layer(weights, sides, model)
 
 
+def layout_spec(
+    spec: CaptureSpec, layout: key_kinds.KeyLayout, call: AttentionCall
+) -> CaptureSpec | None:
+    """What to read of a call with keys of several kinds; None: nothing."""
+    if layout.by_position and spec.study is not None:
+        return None  # rows in blocks measure how tokens attend
+    if not layout.by_position:
+        return replace(spec, grid=layout.grid(spec.grid), layout=layout)
+    grid = region.PooledGrid(*map(region.each_token, (call.query.shape[2], layout.keys)))
+    own = layout.grid(spec.grid).queries
+    return CaptureSpec(grid, layout=layout, positions=(own.start, own.stop))
+
+
 def stream_at(
     path: str, call: AttentionCall, sides: Sides, model: Any, batch: int = 1
 ) -> str | None:
-    """The stream of a call; None: not wanted. Windows and blocks are refused."""
+    """The stream of a call over tokens; None: not wanted.
+
+    Windows, blocks and keys of other kinds are refused; attention over layers is no stream of it.
+    """
     stream = kernel.match_stream(kernel.stream_of(path), sides)
+    layout = None if stream is None else key_kinds.layout_of(call, stream, sides)
+    if layout is not None:
+        if layout.by_position:
+            return None
+        key_kinds.check_tokens_only(path, layout, model.config.model_type)
     texts, heads, queries, _ = call.query.shape
     keys = call.key.shape[2]
     if stream is not None and (texts, queries, keys) != (batch, *sides[stream]):
@@ -112,12 +154,17 @@ def group_by_layer(
 ) -> dict[str, dict[str, CallWeights]]:
     """Calls by stream and layer."""
     layers = dict[str, dict[str, CallWeights]]()
-    for stream in sides:
-        own = [
-            item
-            for item in calls
-            if kernel.match_stream(kernel.stream_of(item.path), sides) == stream
-        ]
+    streams = [
+        item.layout.stream
+        if item.layout
+        else kernel.match_stream(kernel.stream_of(item.path), sides)
+        for item in calls
+    ]
+    for stream in _in_order(calls, sides):
+        own = [item for item, name in zip(calls, streams, strict=True) if name == stream]
+        if own and own[0].layout and own[0].layout.by_position:
+            layers[stream] = join_sites(own)
+            continue
         names = kernel.layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
             if item.faulty_head is not None:
@@ -125,6 +172,51 @@ def group_by_layer(
         if own:
             layers[stream] = dict(zip(names, own, strict=True))
     return layers
+
+
+def _in_order(calls: Sequence[CallWeights], sides: Sides) -> list[str]:
+    """Streams in the order of sides, each followed by those in its place, and then all others."""
+    layouts = [item.layout for item in calls if item.layout]
+    order = list[str]()
+    for side in sides:
+        order.append(side)
+        order += [one.stream for one in layouts if side in one.covers[:1]]
+    return list(dict.fromkeys((*order, *(one.stream for one in layouts))))
+
+
+def join_sites(calls: Sequence[CallWeights]) -> dict[str, CallWeights]:
+    """Attention over depth: a layer for each query of a site, with the same blocks as columns.
+
+    What is behind the block that a site adds to does not exist yet: its weight is 0.
+    """
+    most = max(item.weights.shape[-1] for item in calls)
+    layout = depth_layout([(item.path, item.weights.shape[-1]) for item in calls], most)
+    sites = dict[str, CallWeights]()
+    for item in calls:
+        numbers = re.findall(r"(?<=\.)\d+(?=\.)", f".{item.path}.")
+        queries = item.weights.shape[1]
+        parts = QUERIES if queries == len(QUERIES) else tuple(map(str, range(queries)))
+        for place in range(queries):
+            site = " ".join([*numbers[:1], item.path.rpartition(".")[2]])
+            own = np.zeros((1, 1, item.weights.shape[2], most), np.float32)
+            own[0, 0, :, : item.weights.shape[-1]] = item.weights[0, place]
+            name = f"{site} {parts[place]}" if queries > 1 else site
+            sites[name] = replace(item, weights=own, layout=layout)
+    return sites
+
+
+def depth_layout(sites: Sequence[tuple[str, int]], blocks: int) -> key_kinds.KeyLayout:
+    """The blocks of layers, by what sites see: a layer is of the last block that is seen in it."""
+    last = dict[int, int]()
+    for path, count in sites:
+        for number in re.findall(r"(?<=\.)\d+(?=\.)", f".{path}.")[:1]:
+            last[int(number)] = max(last.get(int(number), 0), count - 1)
+    spans = []
+    for block in range(blocks):
+        own = [layer for layer, number in last.items() if number == block]
+        spans.append((min(own), max(own)) if own else (0, -1))
+    run = key_kinds.KeyRun("layer", blocks, tuple(spans))
+    return key_kinds.KeyLayout("depth", (run,), by_position=True)
 
 
 def read_calls(
@@ -145,7 +237,10 @@ def read_calls(
         path = paths.get(id(call.module))
         spec = None if path is None else spec_for(path, call)
         if path is not None and spec is not None:
-            one = read_call(path, call, spec)
+            one = replace(read_call(path, call, spec), layout=spec.layout)
+            if spec.layout is not None and spec.layout.by_position:
+                rows = one.weights.swapaxes(1, 2)[:, :, slice(*spec.positions)]
+                one = replace(one, weights=rows, group_size=0)
             if one.scores:
                 peaks = np.full(call.query.shape[1], peak_at(path))
                 one = replace(one, scores=one.scores | {"massive": peaks})
@@ -300,10 +395,15 @@ def read_batch(
 def _wrong_shape(
     name: str, kind: str, shape: Sequence[int], side: tuple[int, int], batch: int
 ) -> AttentionError:
+    why = "windows or blocks of it, not the weights between all tokens"
+    if len(shape) == 4 and (shape[0], shape[2]) == (batch, side[0]) and shape[3] > side[1]:
+        why = (
+            f"of its {shape[3]:,} keys {side[1]:,} are tokens, and the other "
+            f"{shape[3] - side[1]:,} are of a kind that is not declared, or not read here"
+        )
     return AttentionError(
         f"layer {name} of architecture '{kind}' gives out attention of shape {tuple(shape)}, "
-        f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): windows or blocks of "
-        "it, not the weights between all tokens"
+        f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): {why}"
     )
 
 

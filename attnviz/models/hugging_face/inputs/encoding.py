@@ -78,8 +78,9 @@ class EncodedQuery:
         """
         first = next(iter(self.axes.values()))
         maps = tuple(
-            capture.as_map(item, self.tokens, *self.axes.get(item.stream, first))
+            capture.as_map(item, self.tokens, *axes, len(self.attention.text_of(axes[0])))
             for item in captures
+            for axes in [self.axes.get(item.stream, first)]
         )
         learned_sink = any(item.learned_sink for item in captures)
         provenance = capture.with_routes(

@@ -52,6 +52,7 @@ export function paintGrid(surface, geometry, matrix, colors, theme, image) {
   const cell = Math.min(cellWidth, cellHeight);
   if (cell >= GAPPED_CELL) paintGaps(surface, geometry, theme);
   if (cell >= NUMBERED_CELL) paintNumbers(surface, geometry, matrix, colors);
+  paintKinds(surface, geometry, matrix, theme);
   surface.restore();
   [surface.strokeStyle, surface.lineWidth] = [theme.line, 1];
   surface.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
@@ -80,6 +81,14 @@ function paintGaps(surface, geometry, theme) {
   for (let at = y + first.row * cellHeight; at < top + height; at += cellHeight) {
     surface.fillRect(left, at - 0.5, width, 1);
   }
+}
+
+/** A line where keys of another kind begin. @param {Surface} surface @param {Geometry} geometry @param {ShownMatrix} matrix @param {Theme} theme */
+function paintKinds(surface, { top, height, cellWidth, x }, { keys }, theme) {
+  surface.fillStyle = theme.ink;
+  keys.forEach((key, place) => {
+    if (place && key.kind !== keys[place - 1].kind) surface.fillRect(x + place * cellWidth - 1, top, 2, height);
+  });
 }
 
 /** @param {Surface} surface @param {Geometry} geometry @param {ShownMatrix} matrix @param {Palette} colors */

@@ -2,7 +2,7 @@
  * The shapes of what the modules hand to each other; comments only, left out of the page. Without an
  * import or export, so that every module knows them by name.
  *
- * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string,
+ * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string, kind?: string,
  *   start?: number, end?: number}} Token start and end only in what a model answers
  * @typedef {{side: string, block: number, words: number[] | null, tokens: Token[]}} Axis
  * @typedef {{name: string, label?: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says

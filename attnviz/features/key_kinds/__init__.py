@@ -1,0 +1,1 @@
+"""What layers declare of keys that are not tokens, mechanism by mechanism."""

@@ -1,0 +1,394 @@
+"""`python -m tests.families.folders TYPE DEST`: a small copy of a type that reads more than texts.
+
+The folder is what a checkpoint of a user holds: the configuration, random weights, and the files of
+the processor. Sizes and numbers of tokens are fitted by trial: the copy reads a picture, a sound,
+and a text by its processor, and what it says is wrong is set right.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attnviz.core.errors import first_line
+from attnviz.features.models.shrink import SmallCopy
+from tests.families.copies import FEW, Copy, NotBuiltError, build, first_config, widened
+from tests.families.readers import (
+    MISMATCH,
+    SIDES,
+    TEXT,
+    Reader,
+    make_reader,
+    named_for,
+    picture_of,
+    sound_of,
+    value_in,
+)
+from tests.families.types_of import ModelType, find_type
+from tests.families.words import fit_ids, make_tokenizer
+
+STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
+"""Names of tokens before and after the places of a picture or a sound."""
+TEMPLATE = (
+    "{% for message in messages %}{% for part in message.content %}"
+    "{% if part.type == 'text' %}{{ part.text }}{% else %}MARK{% endif %}"
+    "{% endfor %}{% endfor %}"
+)
+
+
+def make_folder(name: str, folder: Path) -> tuple[Copy, Reader]:
+    """A small copy of a type with what reads its inputs, saved as a checkpoint.
+
+    Raises:
+        NotBuiltError: there is none; the message says why.
+    """
+    copy, reader = make_with_reader(name)
+    save(copy, reader, folder)
+    return copy, reader
+
+
+def make_with_reader(name: str) -> tuple[Copy, Reader]:
+    """The copy, and its reader with the inputs that it ran on."""
+    kind = find_type(name)
+    found: list[Reader] = []
+
+    def example(model: Any) -> dict[str, Any]:
+        found[:] = [fit_reader(name, kind.kind, model)]
+        return found[0].last
+
+    reason: NotBuiltError | None = None
+    for values in first_values(name):
+        try:
+            copy = make_copy(kind, example, values)
+        except NotBuiltError as error:
+            reason = reason or error
+            if not values and not (LIBRARY.search(str(error)) or widths_differ(str(error))):
+                break
+            continue
+        example(copy.model)
+        return copy, found[0]
+    assert reason is not None
+    raise reason
+
+
+def make_copy(
+    kind: ModelType, example: Callable[[Any], dict[str, Any]], values: Mapping[str, Any]
+) -> Copy:
+    """A small copy that runs on an example; larger ones are tried while they fail differently."""
+    if kind.made_by is None:
+        raise NotBuiltError(kind.reason or "it has no class of its own")
+    reasons = list[str]()
+
+    def run(model: Any) -> None:
+        model(**example(model))
+
+    for few in FEW[:3]:
+        try:
+            config = first_config(kind.name) if not values else type_of(kind.name)(**values)
+            small = SmallCopy(lambda one: build(kind.made_by, one), config, run).shrink(few)
+            torch.manual_seed(0)
+            return Copy(kind, widened(build(kind.made_by, small.config)))
+        except NotBuiltError as error:
+            reasons.append(str(error))
+        except Exception as error:  # transformers raises anything for sizes that do not fit
+            reasons.append(f"{type(error).__name__}: {first_line(error)}")
+        if len({*reasons}) < len(reasons):
+            break
+    raise NotBuiltError(reasons[0])
+
+
+LIBRARY = re.compile(r"timm|[Bb]ackbone")
+BACKBONE = {"model_type": "resnet", "hidden_sizes": [32, 32, 64, 64], "embedding_size": 32, "depths": [1, 1, 1, 1]}  # fmt: skip  # noqa: E501
+"""A backbone that transformers builds by itself, in place of one that needs a package."""
+WIDTHS = ("out_hidden_size", "hidden_size", "text_hidden_size", "projection_dim", "output_dim", "projector_hidden_size", "output_hidden_size", "lm_hidden_size", "output_size")  # fmt: skip  # noqa: E501
+"""Names of the width of what a part for pictures gives to the part for texts."""
+
+
+def type_of(name: str) -> Any:
+    """The class of a type's configurations."""
+    from transformers import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[name]
+
+
+def widths_differ(reason: str) -> bool:
+    """Whether as many features as tokens are of another width."""
+    wrong = MISMATCH.search(reason)
+    return bool(wrong) and wrong[1] == wrong[2] if wrong else "masked_scatter" in reason
+
+
+def first_values(name: str) -> Iterator[dict[str, Any]]:
+    """Values for a configuration: the defaults, then what a checkpoint says in their place."""
+    yield {}
+    try:
+        config = first_config(name)
+    except Exception:  # some types have no default
+        return
+    if hasattr(config, "backbone_config") or hasattr(config, "use_timm_backbone"):
+        for more in (
+            {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None},
+            {},
+        ):
+            yield {**more, "backbone_config": dict(BACKBONE)}
+    width = getattr(config.get_text_config(), "hidden_size", None)
+    for part in ("vision_config", "audio_config"):
+        own = getattr(config, part, None)
+        for one in WIDTHS if own is not None and width else ():
+            if getattr(own, one, width) != width:
+                yield {part: {**own.to_dict(), one: width}}
+                yield {one: width}
+
+
+def save(copy: Copy, reader: Reader, folder: Path) -> None:
+    """Save a copy with the files of its processor."""
+    copy.model.save_pretrained(folder)
+    if reader.tokenizer is not None or not needs_words(copy.model):
+        reader.made.save_pretrained(folder)
+    else:
+        reader.made.save_pretrained(folder)
+        words = make_tokenizer([], {})
+        words.save_pretrained(folder)
+
+
+def needs_words(model: Any) -> bool:
+    """Whether a model writes, or reads, texts."""
+    return bool({"decoder_input_ids", "input_ids"} & {*takes(model)})
+
+
+def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) -> Reader:
+    """The reader of a model, fitted until the model runs on what it reads."""
+    reader = reader_of(name, kind, model, named)
+    words = reader.tokenizer
+    if words is None and needs_words(model):
+        words = make_tokenizer([], {})
+    if words is not None:
+        fit_ids(model.config, reader.made if reader.tokenizer is not None else words)
+        if (generation := getattr(model, "generation_config", None)) is not None:
+            fit_generation(generation, model.config)
+    reasons = list[str]()
+    for side in sides_of(reader, model.config):
+        set_side(reader, side)
+        for mark in marks_for(reader):
+            try:
+                return _run(reader, model, mark)
+            except Exception as error:  # a processor or a model raises anything for what is wrong
+                if more := named_for(error, reader.marks, reader.named):
+                    return fit_reader(name, kind, model, more)
+                reasons.append(f"{type(error).__name__}: {first_line(error)}")
+                if reasons.count(reasons[-1]) > 2:
+                    raise NotBuiltError(reasons[0]) from error
+    raise NotBuiltError(reasons[0])
+
+
+def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:
+    """The processor, or where there is none, or a needless one, its only part."""
+    if kind == "picture" and "input_ids" in takes(model):
+        try:
+            return make_reader(name, "picture-text", model.config, named)
+        except NotBuiltError:
+            return make_reader(name, kind, model.config, named)
+    return make_reader(name, kind, model.config, named)
+
+
+def takes(model: Any) -> set[str]:
+    """The inputs that a model takes by name."""
+    return {*inspect.signature(model.forward).parameters}
+
+
+def fit_generation(generation: Any, config: Any) -> None:
+    """The same numbers of special tokens for writing."""
+    text = config.get_text_config()
+    for one in ("pad", "bos", "eos", "decoder_start"):
+        setattr(generation, f"{one}_token_id", getattr(text, f"{one}_token_id", None))
+
+
+def sides_of(reader: Reader, config: Any) -> Iterator[Any]:
+    """Sizes of a picture in pixels: the model's, the processor's, others. None: as it is."""
+    if not hasattr(reader.part, "size"):
+        yield None
+        return
+    own = value_in(config, "image_size")
+    yield own
+    if own is not None:
+        yield None
+    yield from (side for side in SIDES if side != own)
+
+
+def set_side(reader: Reader, side: Any) -> None:
+    """Set a processor's size, in whichever form it has it."""
+    if side is None:
+        return
+    high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
+    for name in ("size", "crop_size"):
+        own = getattr(reader.part, name, None)
+        if own is None:
+            continue
+        keys = {key for key, value in dict(own).items() if value is not None}
+        if {"height", "width"} <= keys:
+            new = {"height": high, "width": wide}
+        elif keys == {"shortest_edge", "longest_edge"}:
+            pixels = (own["shortest_edge"] or 0) > 2048
+            new = (
+                {"shortest_edge": high * wide // 4, "longest_edge": high * wide}
+                if pixels
+                else {"shortest_edge": min(high, wide), "longest_edge": max(high, wide)}
+            )
+        elif {"max_height", "max_width"} <= keys:
+            new = {"max_height": high, "max_width": wide}
+        else:
+            new = dict.fromkeys(keys, min(high, wide))
+        setattr(reader.part, name, type(own)(**new) if not isinstance(own, dict) else new)
+        if name == "size" and hasattr(reader.part, "min_pixels"):
+            reader.part.min_pixels, reader.part.max_pixels = high * wide // 4, high * wide
+
+
+def marks_for(reader: Reader) -> Iterator[str]:
+    """What stands in a prompt for a picture or a sound."""
+    if reader.tokenizer is None:
+        yield ""
+        return
+    whole, words = reader.made, reader.tokenizer
+    what = "audio" if reader.kind == "audio" else "image"
+
+    def token(name: str) -> str:
+        own = getattr(whole, f"{name}_token", None) or getattr(words, f"{name}_token", None)
+        near = [one for one in reader.marks if name in one]
+        return own if isinstance(own, str) else near[0] if near else ""
+
+    one = token(what)
+    yield one
+    for begin, end in STARTS:
+        if token(begin) and token(end):
+            yield token(begin) + one + token(end)
+    for begin, _ in STARTS:
+        if token(begin):
+            yield token(begin)
+    if one:
+        yield ""
+    yield from (mark for mark in reader.marks if what in mark.lower() and mark != one)
+
+
+def _run(reader: Reader, model: Any, mark: str) -> Reader:
+    """Run a model on what its reader reads, and put right the number of places for a picture."""
+    numbers = {
+        name: value
+        for name, value in {**vars(reader.part), **vars(reader.made)}.items()
+        if isinstance(value, int) and not isinstance(value, bool) and COUNTS.search(name)
+    }
+    tried = set[str]()
+    while True:
+        inputs = inputs_of(reader, model, mark)
+        try:
+            with torch.no_grad():
+                model(**inputs)
+        except (ValueError, RuntimeError, IndexError, AssertionError) as error:
+            _correct(reader, error, numbers, tried)
+            continue
+        break
+    plain = mark == getattr(reader.made, "image_token", mark)
+    if reader.tokenizer is not None and not plain:
+        reader = replace(reader, template=TEMPLATE.replace("MARK", mark))
+        reader.made.chat_template = reader.template
+    reader.last = inputs
+    return reader
+
+
+def _correct(reader: Reader, error: Exception, numbers: Mapping[str, int], tried: set[str]) -> None:
+    """Set the next number to how many features there are, and those tried before it back."""
+    wrong = MISMATCH.search(str(error))
+    left = [name for name in numbers if name not in tried]
+    if not wrong or not left or wrong[1] == wrong[2]:
+        raise error
+    there, wanted = int(wrong[1]), int(wrong[2])
+    for name in tried:
+        put(reader, name, numbers[name])
+    left.sort(key=lambda name: numbers[name] != there)
+    tried.add(left[0])
+    put(reader, left[0], wanted)
+    each = getattr(reader.tokenizer, "image_token", None)
+    for name, value in vars(reader.made).items():  # a row of marks that was made before
+        if each and isinstance(value, str) and value.count(each) == there:
+            setattr(reader.made, name, value.replace(each * there, each * wanted))
+
+
+COUNTS = re.compile(r"seq_length|num_.*tokens|token.*length|seq_len|num_image|num_quer|per_image")
+"""Names of how many tokens a picture or a sound has."""
+
+
+def put(reader: Reader, name: str, value: int) -> None:
+    """Set a number of a processor, or of its part for pictures or sounds."""
+    for one in (reader.made, reader.part):
+        if hasattr(one, name):
+            setattr(one, name, value)
+
+
+def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
+    """What a model reads, as its processor makes it."""
+    names = {*takes(model)}
+    rate = getattr(reader.part, "sampling_rate", None)
+    audio = getattr(reader.made, "feature_extractor", None)
+    rate = rate or getattr(audio, "sampling_rate", None)
+    if reader.tokenizer is None:
+        if hasattr(reader.part, "sampling_rate"):
+            read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt")
+        else:
+            read = reader.part(picture_of(), return_tensors="pt")
+    else:
+        given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
+        if reader.kind == "audio":
+            given["audio"] = sound_of(rate or 16_000)
+            given["sampling_rate"] = rate
+        else:
+            given["images"] = picture_of()
+        read = reader.made(**given, return_tensors="pt")
+    inputs = {name: value for name, value in read.items() if name in names - {"labels"}}
+    if not inputs and len(read):
+        first = next(iter(read.values()))
+        inputs = {model.main_input_name: first}
+    if "decoder_input_ids" in names and model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([[1, 20, 21, 22]])
+    elif "input_ids" in names and "input_ids" not in inputs:
+        ids = torch.tensor([[1, 20, 21, 22]])
+        inputs |= {"input_ids": ids}
+        if "attention_mask" not in inputs:
+            inputs["attention_mask"] = torch.ones_like(ids)
+    return inputs
+
+
+def main() -> None:
+    """Make one folder."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    warnings.simplefilter("ignore")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        copy, reader = make_folder(name, folder)
+    except NotBuiltError as error:
+        raise SystemExit(f"{name}: not built: {error}") from error
+    shapes = {one: list(getattr(value, "shape", ())) for one, value in reader.last.items()}
+    print(
+        json.dumps(
+            {
+                "type": name,
+                "class": type(copy.model).__name__,
+                "inputs": shapes,
+                "template": reader.template,
+                "stands in": reader.stands_in,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

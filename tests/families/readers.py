@@ -1,0 +1,248 @@
+"""What reads a type's pictures, sounds and texts: its processor, fitted to a small copy by trial.
+
+No name of a family is in it. transformers' own tables say which classes read a type; a class's
+signature says of which parts it is made; numbers that the configuration has under the same name
+are taken from it; and what an error asks for is given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from attnviz.core.errors import first_line
+from tests.families.copies import NotBuiltError
+from tests.families.words import make_tokenizer, marks_of
+
+SECONDS = 1.0  # of a sound
+TEXT = "The red car"
+SIDES = (224, 64, 128, 32, 256, 384, 512)  # of pictures, in pixels, tried in turn
+MOST = 24  # corrections that an error may ask for
+MEL = ("num_mel_bins", "n_mels", "mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "num_mels", "spectrogram_bins", "in_channels")  # fmt: skip  # noqa: E501
+"""Names of the number of bands of a spectrogram."""
+MISMATCH = re.compile(r"tokens\D{0,30}?(\d+).{0,30}?features\D{0,30}?(\d+)")
+LACKS = re.compile(r"has no attribute '?(\w+?)(_id|_ids)?'?$")
+
+
+def picture_of(side: int = 96) -> Any:
+    """A picture with something in it."""
+    from PIL import Image
+
+    rows, columns = np.mgrid[0:side, 0:side]
+    colours = [rows * 2 % 256, columns * 2 % 256, (rows // 16 + columns // 16) % 2 * 255]
+    return Image.fromarray(np.stack(colours, axis=-1).astype(np.uint8))
+
+
+def sound_of(rate: int) -> Any:
+    """A tone that rises, with noise."""
+    times = np.arange(int(SECONDS * rate)) / rate
+    noise = np.random.default_rng(0).normal(scale=0.01, size=len(times))
+    return (0.3 * np.sin(2 * np.pi * (200 + 300 * times) * times) + noise).astype(np.float32)
+
+
+def numbers_of(config: Any) -> Iterator[tuple[str, Any]]:
+    """Every value of a configuration by name, those of its parts for pictures and sounds first."""
+    parts = [value for value in vars(config).values() if hasattr(value, "model_type")]
+    parts.sort(key=lambda one: "text" in str(one.model_type))
+    own = [(name, value) for name, value in vars(config).items() if value not in parts]
+    yield from own
+    for part in parts:
+        yield from numbers_of(part)
+
+
+def value_in(config: Any, *names: str) -> Any:
+    """The first value of a configuration under one of these names, None without one."""
+    every = [*numbers_of(config)]
+    return next((v for name in names for key, v in every if key == name and v is not None), None)
+
+
+def class_in(table: str, name: str, config: Any) -> Any:
+    """The class that transformers' table names for a type, or for another type of its module.
+
+    Raises:
+        NotBuiltError: it needs a package that is not there.
+    """
+    room, attribute = {
+        "processor": ("processing_auto", "PROCESSOR_MAPPING_NAMES"),
+        "image": ("image_processing_auto", "IMAGE_PROCESSOR_MAPPING_NAMES"),
+        "feature": ("feature_extraction_auto", "FEATURE_EXTRACTOR_MAPPING_NAMES"),
+    }[table]
+    names = vars(import_module(f"transformers.models.auto.{room}"))[attribute]
+    found = names.get(name) or next(
+        (names[one] for one in names if one in relatives(name, config)), None
+    )
+    if isinstance(found, dict):
+        found = found.get("pil") or found.get("torchvision")
+    return None if found is None else _import(found)
+
+
+def relatives(name: str, config: Any) -> list[str]:
+    """The types whose configurations stand in the same module of transformers."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    module = type(config).__module__.split(".")[-2]
+    own = {
+        one
+        for one, kind in CONFIG_MAPPING_NAMES.items()
+        if one.replace("-", "_") == module or kind == type(config).__name__
+    }
+    return [module, *own, name.removesuffix("_vision_model").removesuffix("_model")]
+
+
+def _import(found: str) -> Any:
+    import transformers
+
+    kind = getattr(transformers, found)
+    if "dummy" in getattr(kind, "__module__", "") or hasattr(kind, "_backends"):
+        raise NotBuiltError(f"its {found} needs {', '.join(kind._backends)}")
+    return kind
+
+
+@dataclass
+class Reader:
+    """A processor, or one part of one, that is fitted to a model by trial."""
+
+    name: str
+    kind: str  # what the type reads
+    made: Any  # the processor, or its only part
+    part: Any  # its part for pictures or sounds
+    marks: list[str] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
+    template: str = ""  # the chat template that it needs
+    stands_in: str = ""  # what it stands in for
+    last: dict[str, Any] = field(default_factory=dict)  # the inputs that worked
+
+    @property
+    def tokenizer(self) -> Any:
+        return getattr(self.made, "tokenizer", None)
+
+
+def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}) -> Reader:
+    """The processor of a type; `named` are special tokens that its tokenizer has by name."""
+    whole = class_in("processor", name, config)
+    if whole is not None and kind != "picture" and hasattr(whole, "get_attributes"):
+        return _make_whole(name, kind, config, whole, dict(named))
+    if kind in ("audio", "other"):
+        part = _feature_extractor(name, config)
+        return Reader(name, kind, part, part)
+    stands_in = ""
+    try:
+        made_by = class_in("image", name, config)
+    except NotBuiltError as error:
+        made_by, stands_in = None, str(error)
+    from transformers import ViTImageProcessorPil
+
+    part = fitted(made_by or ViTImageProcessorPil, config)
+    return Reader(name, kind, part, part, stands_in=stands_in)
+
+
+def _feature_extractor(name: str, config: Any) -> Any:
+    import transformers
+
+    made_by = class_in("feature", name, config)
+    if made_by is None:
+        waves = ("conv_kernel", "conv_stride", "upsampling_ratios", "downsampling_ratios")
+        raw = value_in(config, *waves) is not None or value_in(config, *MEL) is None
+        found = "Wav2Vec2FeatureExtractor" if raw else "WhisperFeatureExtractor"
+        made_by = getattr(transformers, found)
+    return fitted(made_by, config)
+
+
+def fitted(made_by: Any, config: Any, **given: Any) -> Any:
+    """A part of a processor, with the numbers that the configuration has by the same names."""
+    taken = dict(given)
+    names = {*inspect.signature(made_by.__init__).parameters}
+    names |= {name for name in dir(made_by) if not name.startswith("_")}
+    names -= {"size", "model_type", "name_or_path", "dtype"}
+    taken |= {
+        name: value
+        for name, value in reversed([*numbers_of(config)])
+        if name in names and isinstance(value, int | float | list | tuple)
+    }
+    bands = value_in(config, *MEL[:4])
+    if "feature_size" in names and isinstance(bands, int) and bands > 1:
+        taken["feature_size"] = bands
+    if "merge_size" in names and (side := value_in(config, "spatial_merge_size")):
+        taken["merge_size"] = side
+    for drop in ({}, *([one] for one in taken)):
+        try:
+            return made_by(**{name: value for name, value in taken.items() if name not in drop})
+        except (TypeError, ValueError, AttributeError):
+            continue
+    return made_by(**given)
+
+
+def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
+    """The parts of a processor that read pictures and sounds."""
+    parts = {}
+    for attribute in attributes:
+        if "tokenizer" in attribute:
+            continue
+        if "image" in attribute:
+            found = class_in("image", name, config)
+            if found is None:
+                raise NotBuiltError("transformers names no image processor for it")
+            parts[attribute] = fitted(found, config)
+            for one in ("image_seq_length", "image_seq_len"):
+                if getattr(parts[attribute], one, 1) is None:
+                    setattr(parts[attribute], one, 1)
+        else:
+            parts[attribute] = _feature_extractor(name, config)
+    return parts
+
+
+def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str, str]) -> Reader:
+    from attnviz.features.picture_text.source import without_videos
+
+    attributes, marks = made_by.get_attributes(), marks_of(made_by)
+    if "video_processor" in attributes:
+        made_by = without_videos(made_by)
+        attributes = made_by.get_attributes()
+    parts = _parts_of(attributes, name, config)
+    images = [one for key, one in parts.items() if "image" in key]
+    part = next(iter([*images, *parts.values()] if kind != "audio" else parts.values()), None)
+    more = {
+        one: value
+        for one in inspect.signature(made_by.__init__).parameters
+        if one not in attributes
+        and one not in ("self", "args", "kwargs", "chat_template")
+        and (value := value_in(config, one)) is not None
+    }
+    reason: Exception | None = None
+    for _ in range(MOST):
+        words = {a: make_tokenizer(marks, named) for a in attributes if "tokenizer" in a}
+        try:
+            made = made_by(**parts, **words, **more)
+            return Reader(name, kind, made, part, marks, named)
+        except AttributeError as error:
+            reason = error
+            if not (more_named := named_for(error, marks, named)):
+                break
+            named = more_named
+        except TypeError as error:
+            reason = error
+            if not more:
+                break
+            more = {}
+    raise NotBuiltError(
+        f"its {made_by.__name__}: {type(reason).__name__}: {first_line(reason)}"
+    ) from reason
+
+
+def named_for(error: Exception, marks: list[str], named: Mapping[str, str]) -> dict[str, str]:
+    """The special tokens with the one that an error asks a tokenizer for; empty: for none."""
+    lacks = LACKS.search(str(error))
+    if not isinstance(error, AttributeError) or not lacks:
+        return {}
+    token = lacks[1] if lacks[1].endswith("token") else f"{lacks[1]}_token"
+    if token in named:
+        return {}
+    stem = token.removesuffix("_token")
+    likely = [one for one in marks if stem in one and one not in named.values()]
+    return {**named, token: likely[0] if likely else f"<{stem}>"}

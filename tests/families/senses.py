@@ -1,0 +1,86 @@
+"""Types that read pictures or sounds: small folders, and `attnviz image` and `attnviz audio`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attnviz.core.errors import AttnvizError
+from tests.families.copies import Copy
+from tests.families.folders import fit_reader, make_with_reader
+from tests.families.folders import save as save_folder
+from tests.families.readers import TEXT, picture_of, sound_of
+from tests.families.rows import Reading
+
+RATE = 16_000
+
+
+def make(name: str) -> Copy:
+    """A small copy that its own processor can feed."""
+    return make_with_reader(name)[0]
+
+
+def example(model: Any) -> dict[str, Any]:
+    """What the processor of a copy makes of a picture, a sound or a text."""
+    return _reader(model).last
+
+
+def _reader(model: Any) -> Any:
+    from tests.families.types_of import find_type
+
+    name = str(model.config.model_type)
+    return fit_reader(name, find_type(name).kind, model)
+
+
+def save(copy: Copy, folder: Path) -> None:
+    """Save a copy with its processor."""
+    save_folder(copy, _reader(copy.model), folder)
+
+
+def read_picture(copy: Copy, folder: Path) -> Reading:
+    """Every row of a picture's map; where a model attends in windows, the mean row."""
+    import attnviz
+
+    options: dict[str, Any] = {"model": str(folder), "device": "cpu"}
+    try:
+        shown = attnviz.image(picture_of(), patch="all", **options)
+    except AttnvizError as error:
+        if "--patch" not in str(error):
+            raise
+        return Reading(attnviz.image(picture_of(), **options), {})
+    return Reading(shown, _pixels(folder))
+
+
+def _pixels(folder: Path) -> dict[str, Any]:
+    from attnviz.features.vision import pictures
+    from attnviz.features.vision.vision_model import load_vision_model
+
+    source = load_vision_model(str(folder), device="cpu")
+    return {"pixel_values": pictures.pixels(source.processor, picture_of(), None)}
+
+
+def read_picture_text(copy: Copy, folder: Path) -> Reading:
+    """A text behind a picture; of two towers the one of pictures."""
+    import attnviz
+
+    options: dict[str, Any] = {"model": str(folder), "device": "cpu"}
+    try:
+        return Reading(attnviz.image(picture_of(), text=TEXT, token="all", **options), {})
+    except AttnvizError as error:
+        try:
+            return Reading(attnviz.image(picture_of(), **options), {})
+        except Exception:  # the text's reason says more
+            raise error from None
+
+
+def read_sound(copy: Copy, folder: Path) -> Reading:
+    """A text over a sound, or a sound over itself."""
+    import attnviz
+
+    options: dict[str, Any] = {"model": str(folder), "device": "cpu", "sampling_rate": RATE}
+    try:
+        return Reading(attnviz.audio(sound_of(RATE), **options), {})
+    except AttnvizError as error:
+        if "--text" not in str(error):
+            raise
+        return Reading(attnviz.audio(sound_of(RATE), text=TEXT, **options), {})
