@@ -50,7 +50,9 @@ def test_a_tenth_of_the_types_is_as_the_table_says(tmp_path: Path):
     there, wrong = tables.documented(), []
     for line in rows.read_text(encoding="utf-8").splitlines():
         name = line.split("`")[1]
-        if tables.result_of(line) != tables.result_of(there.get(name, line)):
+        said = tables.result_of(there.get(name, line))
+        assert tables.result_of(line) != "foreign error", line
+        if said not in (tables.result_of(line), "not tried"):
             wrong.append((line, there[name]))
     assert not wrong, WRITE + " ".join(line.split("`")[1] for line, _ in wrong)
     tried = tables.turn(all_types(), turn)
