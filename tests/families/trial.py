@@ -124,7 +124,9 @@ class Softmaxes(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         fused = "scaled_dot_product" in name or name == "multi_head_attention_forward"
-        if fused or ("softmax" in name and getattr(args[0], "ndim", 0) > 2):
+        if fused or (
+            ("softmax" in name or name == "logsumexp") and getattr(args[0], "ndim", 0) > 2
+        ):
             self.count += 1
         return func(*args, **(kwargs or {}))
 
