@@ -34,7 +34,7 @@ from tests.families.readers import (
     value_in,
 )
 from tests.families.types_of import ModelType, find_type
-from tests.families.words import fit_ids, make_tokenizer
+from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
 """Names of tokens before and after the places of a picture or a sound."""
@@ -94,6 +94,9 @@ def make_copy(
     for few in FEW[1:3]:
         try:
             config = first_config(kind.name) if not values else type_of(kind.name)(**values)
+            for one in parts_of(config):
+                if (getattr(one, "vocab_size", LEAST) or 0) < LEAST:
+                    one.vocab_size = 2 * LEAST  # the tokenizer of the trials holds every byte
             small = SmallCopy(lambda one: build(kind.made_by, one), config, run).shrink(few)
             torch.manual_seed(0)
             return Copy(kind, widened(build(kind.made_by, small.config)))

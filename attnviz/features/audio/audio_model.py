@@ -24,7 +24,7 @@ from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.kernel import stream_of
+from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -130,7 +130,9 @@ class AudioModel(LoadedModel):
             given = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
         inputs = {name: row for name, row in given.items() if name in names and row is not None}
         features = placed_inputs(self.model, inputs)
-        with devices.running_errors(self.model, SIDE), torch.no_grad():
+        lengths = set[int]()
+        watch = watch_kernels(lambda call: lengths.add(call.query.shape[2]))
+        with devices.running_errors(self.model, SIDE), torch.no_grad(), watch:
             output = self.listener(**features)
         if getattr(output, "last_hidden_state", None) is None:
             raise ModelError(
@@ -139,6 +141,8 @@ class AudioModel(LoadedModel):
             )
         # SEW joins frames for its attention, and parts them again.
         count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
+        if len(lengths) == 1 and not self.writes:  # others join them behind it (AudioFlamingo)
+            count = lengths.pop()
         seconds = len(samples) / self.rate
         if self.has_patches:
             tokens, places, settings = self._patches(count, seconds)
