@@ -323,7 +323,7 @@ def _correct(reader: Reader, error: Exception, numbers: Mapping[str, int], tried
             setattr(reader.made, name, value.replace(each * there, each * wanted))
 
 
-MASK = re.compile(r"(input_)?(features?|values|audio|padding)_(attention_)?mask")
+MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
 """Other names of the mask of what is no padding."""
 COUNTS = re.compile(r"seq_length|num_.*tokens|token.*length|seq_len|num_image|num_quer|per_image")
 """Names of how many tokens a picture or a sound has."""

@@ -42,7 +42,7 @@ from attnviz.models.hugging_face.loaded_model import (
 )
 
 SIDE = "recording"  # the side of keys, and of an encoder's queries
-MASK = re.compile(r"(input_)?(features?|values|audio|padding)_(attention_)?mask")
+MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
 Heads = list[tuple[int, int]]  # layers and heads by number
 
 
