@@ -218,7 +218,7 @@ KEY_LAYOUTS = {
 SOURCES = {
     "picture": FeatureEntry("Models of pictures.", "vision.opening:open_vision"),
     "picture-text": FeatureEntry(
-        "Models of pictures and a text.", "vision.opening:open_picture_text"
+        "Models of pictures and a text.", "picture_text.opening:open_picture_text"
     ),
     "recording": FeatureEntry("Models of speech.", "audio.opening:open_speech_model"),
 }

@@ -198,7 +198,7 @@ def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
 
 
 def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str, str]) -> Reader:
-    from attnviz.features.vision.picture_text import without_videos
+    from attnviz.features.picture_text.source import without_videos
 
     attributes, marks = made_by.get_attributes(), marks_of(made_by)
     if "video_processor" in attributes:

@@ -16,13 +16,13 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.registry import LENSES
 from attnviz.features.audio.audio_model import AudioModel, load_audio_model
 from attnviz.features.models.check import Trial, try_model
-from attnviz.features.vision.layouts import BY_FAMILY, LAYOUTS
-from attnviz.features.vision.picture_text import load_picture_text_model
+from attnviz.features.picture_text.layouts import BY_FAMILY, LAYOUTS
+from attnviz.features.picture_text.source import load_picture_text_model
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
 from attnviz.models.hugging_face.load.imports import quiet
 from tests.features.audio.tiny_speech import RATE, SPEECH_BUILDERS, chirps
-from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
+from tests.features.picture_text.tiny_pictures import PICTURE_FAMILIES
 from tests.features.vision.tiny_vision import picture
 from tests.hugging_face.ask import look
 from tests.hugging_face.tiny_families import EVERY

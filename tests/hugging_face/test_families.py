@@ -20,7 +20,7 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.features.audio.tiny_speech import SPEECH_BUILDERS
-from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
+from tests.features.picture_text.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face import tiny_heads
 from tests.hugging_face.ask import every_weight
 from tests.hugging_face.families import PICTURE_COMMAND, TRIED, WRITE, documented, found_of, line_of

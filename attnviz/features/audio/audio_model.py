@@ -127,8 +127,8 @@ class AudioModel(LoadedModel):
         options = {"return_attention_mask": True} if masks else {}
         with devices.library_errors("the feature extractor in the model's folder fails"):
             rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt", **options)
-            given = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
-        inputs = {name: row for name, row in given.items() if name in names and row is not None}
+            every = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
+        inputs = {name: row for name, row in every.items() if name in names and row is not None}
         features = placed_inputs(self.model, inputs)
         lengths = set[int]()
         watch = watch_kernels(lambda call: lengths.add(call.query.shape[2]))

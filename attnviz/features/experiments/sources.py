@@ -15,6 +15,7 @@ from attnviz.core.query import Query
 from attnviz.features.experiments.kernel import KernelExperiment, ModelExperiment, experiment_of
 from attnviz.features.experiments.layer_states import join_batch
 from attnviz.features.experiments.outputs import ExperimentRequest
+from attnviz.features.picture_text.source import PictureTextModel
 from attnviz.features.targets.outputs import (
     check_head,
     choose_outputs,
@@ -23,7 +24,6 @@ from attnviz.features.targets.outputs import (
     no_head,
     spell_choice,
 )
-from attnviz.features.vision.picture_text import PictureTextModel
 from attnviz.features.vision.pictures import SIDE, picture_of
 from attnviz.features.vision.vision_model import VisionModel
 from attnviz.models.hugging_face.capture.capture import without_cache

@@ -23,8 +23,8 @@ from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.experiments import kernel, outputs, texts
 from attnviz.features.lenses.ask import apply_lens, likeliest_choices
 from attnviz.features.models.shrink import SmallCopy
+from attnviz.features.picture_text.layouts import BY_FAMILY, image_token_of
 from attnviz.features.vision import pictures, vision_model
-from attnviz.features.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.features.vision.light_vision import open_light_vision
 from attnviz.features.writers.links import explain_head
 from attnviz.models.hugging_face.capture import implied, passes, region
@@ -261,7 +261,8 @@ def _command_for(model: Any) -> str:
     if reads != "input_ids":
         return ""
     text = "cross, self" if config.is_encoder_decoder else "self"
-    return f"image --text, {text}" if family_of_pictures(config) in BY_FAMILY else text
+    pictures_too = config.model_type in BY_FAMILY or image_token_of(config) is not None
+    return f"image --text, {text}" if pictures_too else text
 
 
 def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:

@@ -1,4 +1,4 @@
-"""Which model answers for a picture, alone or with a text, and the file of one as a query."""
+"""Which model answers for a picture alone, and the file of one as a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
 from attnviz.models.open import (
     check_origin,
-    check_torch,
     is_shipped,
     load_shipped,
     loading_of,
@@ -58,15 +57,6 @@ def open_vision(origin: Origin, *, with_head: WithHead = False) -> Source:
         return open_light_vision(origin, str(name), load_whole, with_head=bool(with_head))
 
     return open_in_numpy(origin, name, open_light) or load_whole()
-
-
-def open_picture_text(origin: Origin, *, with_head: WithHead = False) -> Source:
-    """The model of pictures and a text; it always has its head."""
-    from attnviz.features.vision.picture_text import load_picture_text_model
-
-    check_origin(origin, "picture")
-    check_torch(origin, "pictures with a text")
-    return load_picture_text_model(name_of(origin), generate=origin.generate, **loading_of(origin))
 
 
 def query_of_picture(path: Path, lens: str = "raw") -> Query:

@@ -50,13 +50,18 @@ def load_processor(folder: Path, name: str) -> Any:
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
     """The picture as a tensor of shape (1, 3, height, width)."""
+    return inputs_of(processor, picture, size)["pixel_values"]
+
+
+def inputs_of(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
+    """All that a processor makes of a picture, by name."""
     options: dict[str, Any] = {}
     if size is not None:
         options = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
         check_picture_sides(processor)
     with library_errors("the image processor in the model's folder fails"):
-        return processor(picture, return_tensors="pt", **options)["pixel_values"]
+        return processor(picture, return_tensors="pt", **options)
 
 
 MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size may be larger

@@ -23,11 +23,11 @@ from attnviz.core.query import Picture, Query
 from attnviz.features.cache.cost import measure_rules
 from attnviz.features.cache.eviction import CacheRun, parse_rules
 from attnviz.features.experiments.texts import open_experiment
+from attnviz.features.picture_text.source import load_picture_text_model
 from attnviz.features.pocket_lm.language_model import FOLDER
 from attnviz.features.vision.picture_files import read_picture
-from attnviz.features.vision.picture_text import load_picture_text_model
 from attnviz.models.open import open_source
-from tests.features.vision import tiny_pictures
+from tests.features.picture_text import tiny_pictures
 from tests.hugging_face import tiny_models
 from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_models import byte_pieces

@@ -36,7 +36,7 @@ def wav2vec2(folder: Path) -> None:
 
 
 def captioner(folder: Path) -> None:
-    from tests.features.vision.tiny_pictures import PICTURE_FAMILIES
+    from tests.features.picture_text.tiny_pictures import PICTURE_FAMILIES
 
     PICTURE_FAMILIES["vision-encoder-decoder"].build(folder)
 

@@ -1,13 +1,14 @@
 """Where the image tokens of a text model's sequence lie in the pictures that it reads.
 
-A layout maps positions of the sequence to cells of pictures, from what the processor returns
-(numbers of tokens, grids and sizes). `LAYOUTS` has a row for each, with its families. Image tokens
-that are no cell (a class token, the end of a row, the name of a tile) stay keys without a place.
+Positions of the sequence are cells of sheets: grids over pictures. Probes find them for any family
+(`place_by_probes`). `LAYOUTS` has a row for what they cannot find, with the reason, and places it
+by what the processor returns (numbers of tokens, grids and sizes). Image tokens that are no cell (a
+class token, the end of a row, the name of a tile) stay keys without a place.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import isqrt, sqrt
 from typing import Any
 
@@ -15,13 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
-from attnviz.features.vision.pictures import (
-    CAPTIONER,
-    Box,
-    pair,
-    seen_box,
-    special_names,
-)
+from attnviz.features.picture_text.probe import Cells
+from attnviz.features.picture_text.sheets import grids_of
+from attnviz.features.vision.pictures import Box, special_names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,67 +75,6 @@ class PicturesRead:
         return np.split(self.places, np.cumsum(counts)[:-1].tolist())
 
 
-def fit_grid(
-    count: int, height: int, width: int, extras: Sequence[int] = (0, 1)
-) -> tuple[int, int, int] | None:
-    """Rows and columns of square cells that fill these pixels, and the spare tokens; or None."""
-    for extra in extras:
-        rows = round(sqrt(max(count - extra, 0) * height / width))
-        columns = (count - extra) // rows if rows else 0
-        if rows and rows * columns == count - extra and rows * width == columns * height:
-            return rows, columns, extra
-    return None
-
-
-def place_grid(read: PicturesRead) -> list[Sheet]:
-    """Cells of one size over the resized picture, pooled or not, maybe after special tokens."""
-    images, pixels = len(read.pictures), read.inputs["pixel_values"]
-    height, width = pixels.shape[-2:]
-    vision = getattr(read.config, "vision_config", None) or read.config.encoder
-    patch = getattr(vision, "patch_size", None)
-    down, across = pair(patch) if isinstance(patch, int) else (1, 1)
-    grids = f"{height // down} × {width // across} patches each"
-    registers = int(getattr(vision, "num_register_tokens", None) or 0)
-    extras = sorted({0, 1, 1 + registers, 1 + (vision.model_type == "deit")})
-    grid = fit_grid(len(read.places) // images, height, width, extras)
-    if grid is None or (height // down) % grid[0] or (width // across) % grid[1]:
-        raise read.misfit(grids)
-    rows, columns, extra = grid
-    sheets = []
-    for number, own in enumerate(read.split_places([rows * columns + extra] * images, grids)):
-        images_by = read.processor.image_processor
-        box = seen_box(images_by, read.pictures[number], None)
-        fits = hasattr(images_by, "pad_to_square") or getattr(images_by, "do_thumbnail", False)
-        if fits and getattr(images_by, "do_pad", False):
-            box = read.padded_box(number, height, width)
-        _, _, wide, high = read.whole_box(number)
-        if getattr(images_by, "do_align_long_axis", False) and (wide - high) * (width - height) < 0:
-            raise read.misfit("its long side, along which the picture is turned")
-        cells = own[extra:].reshape(rows, columns)
-        names = dict(zip(map(int, own), special_names(vision.model_type, extra), strict=False))
-        sheets.append(Sheet(read.picture_name(number), number, cells, box, names))
-    return sheets
-
-
-def merge_patches(read: PicturesRead) -> list[Sheet]:
-    """Patches merged in squares: of a picture in its own shape, or of a few frames of a video."""
-    side = int(getattr(read.config.vision_config, "spatial_merge_size", 1))
-    grids = read.inputs["video_grid_thw" if read.video else "image_grid_thw"].tolist()
-    shapes = [(times, rows // side, columns // side) for times, rows, columns in grids]
-    grid_names = " and ".join(" × ".join(map(str, shape)) for shape in shapes)
-    sheets = list[Sheet]()
-    for number, own in enumerate(
-        read.split_places([int(np.prod(one)) for one in shapes], grid_names)
-    ):
-        times, rows, columns = shapes[number]
-        if read.video:
-            sheets += place_frames(read, own.reshape(times, rows, columns))
-        else:
-            cells = own.reshape(rows, columns)
-            sheets.append(Sheet(read.picture_name(number), number, cells, read.whole_box(number)))
-    return sheets
-
-
 def place_frames(read: PicturesRead, cells: NDArray[np.int64]) -> list[Sheet]:
     """A sheet for each step of a video, cells of shape (steps, rows, columns), over its frames."""
     each = int(getattr(read.config.vision_config, "temporal_patch_size", 1))
@@ -150,69 +86,6 @@ def place_frames(read: PicturesRead, cells: NDArray[np.int64]) -> list[Sheet]:
         name = f"frame {first}" if first == last else f"frames {first}-{last}"
         sheets.append(Sheet(name, first, own, read.whole_box(first)))
     return sheets
-
-
-def place_rows(read: PicturesRead) -> list[Sheet]:
-    """Patches of a picture in its own shape, with a token after each row."""
-    side = int(getattr(read.config, "spatial_merge_size", 1)) * read.config.vision_config.patch_size
-    shapes = [(high // side, wide // side) for high, wide in read.inputs["image_sizes"].tolist()]
-    names = " and ".join(f"{rows} × {columns}" for rows, columns in shapes)
-    runs = read.split_places([rows * columns for rows, columns in shapes], names)
-    return [
-        Sheet(read.picture_name(number), number, own.reshape(shape), read.whole_box(number))
-        for number, (own, shape) in enumerate(zip(runs, shapes, strict=True))
-    ]
-
-
-def place_tiles(
-    read: PicturesRead, shape_of: Callable[[Any, int, int], tuple[int, int]]
-) -> list[Sheet]:
-    """Tiles (`shape_of`: rows and columns) as one grid, then the whole picture, smaller."""
-    values = read.inputs["pixel_values"]
-    count = int(np.prod(values.shape[:-3]))
-    images = len(read.pictures)
-    shapes = [(1, 1)] * images
-    if count != images:
-        sizes = [(picture.height, picture.width) for picture in read.pictures]
-        shapes = [shape_of(read.processor.image_processor, *size) for size in sizes]
-    tiles = [down * across + (down * across > 1) for down, across in shapes]
-    grids = f"{sum(tiles)} tiles" + ("" if sum(tiles) == count else f" where there are {count}")
-    side = isqrt(len(read.places) // max(count, 1))
-    if side * side * count != len(read.places) or sum(tiles) != count:
-        raise read.misfit(grids)
-    sheets = []
-    for number, own in enumerate(read.split_places([side * side * many for many in tiles], grids)):
-        (down, across), box, name = (
-            shapes[number],
-            read.whole_box(number),
-            read.picture_name(number),
-        )
-        every = own.reshape(-1, side, side)
-        if len(every) == 1:
-            sheets.append(Sheet(name, number, every[0], box))
-            continue
-        inner = every[:-1].reshape(down, across, side, side).transpose(0, 2, 1, 3)
-        cells = inner.reshape(down * side, across * side)
-        sheets += [
-            Sheet(f"{name} tiles", number, cells, box),
-            Sheet(f"{name} overview", number, every[-1], box),
-        ]
-    return sheets
-
-
-def canvas_tiles(processor: Any, height: int, width: int) -> tuple[int, int]:
-    """Tiles of the shape nearest to the picture's (InternVL)."""
-    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
-
-    size, most = processor.size, (processor.min_patches, processor.max_patches)
-    across, down = get_optimal_tiled_canvas((height, width), (size.height, size.width), *most)
-    return down, across
-
-
-def count_tiles(processor: Any, height: int, width: int) -> tuple[int, int]:
-    """Tiles of the picture in its own shape, as its processor counts them (Idefics3)."""
-    _, down, across = processor.get_number_of_image_patches(height, width, {})
-    return max(down, 1), max(across, 1)
 
 
 def place_anyres(read: PicturesRead) -> list[Sheet]:
@@ -300,59 +173,61 @@ def place_queries(read: PicturesRead) -> list[Sheet]:
 
 @dataclass(frozen=True, slots=True)
 class PatchLayout:
-    """A way to put image tokens into pictures, and its families."""
+    """A way to put image tokens into pictures that probes do not find, and its families."""
 
     about: str  # the cells in one line
+    why: str  # why a row stands here
     place: Callable[[PicturesRead], list[Sheet]]
     families: tuple[str, ...]
-    video: tuple[str, ...] = ()  # the families that also read a video
 
 
 LAYOUTS = {
-    "grid": PatchLayout(
-        "one grid a picture, as the vision tower cuts it, or pooled to fewer cells",
-        place_grid,
-        ("llava", "vipllava", "paligemma", "gemma3", "florence2", "janus", CAPTIONER),
-    ),
-    "merged": PatchLayout(
-        "patches merged 2 × 2, as many as the picture's own shape has",
-        merge_patches,
-        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v"),
-        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
-    ),
     "anyres": PatchLayout(
         "tiles without their padding, each row ended by a token, and the whole picture once more",
+        "patches of a video, and of many tiles, are interpolated: one goes into several tokens",
         place_anyres,
-        ("llava_next", "llava_onevision"),
         ("llava_onevision",),
-    ),
-    "canvas": PatchLayout(
-        "tiles of the shape nearest to the picture's, and the whole picture once more",
-        partial(place_tiles, shape_of=canvas_tiles),
-        ("internvl", "aya_vision"),
-        ("internvl",),
-    ),
-    "split": PatchLayout(
-        "tiles that the picture is cut into, each named, and the whole picture once more",
-        partial(place_tiles, shape_of=count_tiles),
-        ("idefics3", "smolvlm"),
-    ),
-    "rows": PatchLayout(
-        "patches in the picture's own shape, merged or not, each row ended by a token",
-        place_rows,
-        ("mistral3", "pixtral"),
     ),
     "queries": PatchLayout(
         "a fixed number of queries without a place, which attend to the patches",
+        "a query has no patches of its own: where it looks is its own attention",
         place_queries,
         ("blip-2", "instructblip"),
     ),
 }
-"""The layouts of image tokens, by name."""
+"""The layouts of image tokens that are written down, by name."""
 BY_FAMILY = {family: name for name, row in LAYOUTS.items() for family in row.families}
 
 
-def family_of_pictures(config: Any) -> str:
-    """The family in `LAYOUTS`: the model's; with Pixtral's tower, the tower's."""
-    tower = getattr(getattr(config, "vision_config", None), "model_type", "")
-    return tower if tower == "pixtral" else str(config.model_type)
+def place_by_probes(read: PicturesRead, cells: Cells) -> list[Sheet]:
+    """The cells that probes have found, in grids over the pictures."""
+    grids = grids_of(cells, [picture.size for picture in read.pictures])
+    if grids is None:
+        raise read.misfit("any grid of its patches")
+    loose = {int(place) for place in read.places} - {int(place) for place in cells.places}
+    names = {place: cells.names[place] for place in loose if place in cells.names}
+    tower = getattr(read.config, "vision_config", None) or getattr(read.config, "encoder", None)
+    first = min(int(grid.cells.min()) for grid in grids)
+    before = sorted(place for place in loose - names.keys() if place < first)
+    kind = str(getattr(tower, "model_type", ""))
+    names |= dict(zip(before, special_names(kind, len(before)), strict=True))
+    many = Counter((grid.first, grid.last) for grid in grids)
+    sheets, order = list[Sheet](), Counter[tuple[int, int]]()
+    for grid in grids:
+        own = grid.first, grid.last
+        name = read.picture_name(grid.first)
+        if grid.last > grid.first:
+            name = f"frames {grid.first}-{grid.last}"
+        if many[own] > 1:
+            part = "overview" if order[own] == many[own] - 1 else "tiles"
+            number = f" {order[own] + 1}" if part == "tiles" and many[own] > 2 else ""
+            name = f"{name} {part}{number}"
+        order[own] += 1
+        sheets.append(Sheet(name, grid.first, grid.cells, grid.box, names))
+    return sheets
+
+
+def image_token_of(config: Any, what: str = "image") -> int | None:
+    """The token that stands for a part of a picture, or video, in a model's texts; or None."""
+    numbers = (getattr(config, f"{what}_token_{one}", None) for one in ("id", "index"))
+    return next((number for number in numbers if isinstance(number, int)), None)

@@ -1,7 +1,7 @@
 """Small models of pictures and text with random weights and real processors, saved as folders.
 
-Each family is a row: how its image tokens lie in a picture, and how a tiny one is made. The table
-in docs/tables/picture-text.md is written by `python -m tests.features.vision.tiny_pictures`.
+Each family is a row: how its tokens see a picture, and how a tiny one is made. The table
+in docs/tables/picture-text.md is written by `python -m tests.features.picture_text.tiny_pictures`.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from transformers.video_utils import VideoMetadata
 
 from attnviz.core.options import InMemoryModel
-from attnviz.features.vision.layouts import BY_FAMILY, LAYOUTS
+from attnviz.features.picture_text.layouts import BY_FAMILY, LAYOUTS
 from tests.features.vision.tiny_vision import build
 from tests.hugging_face.tiny_models import byte_pieces
 
@@ -50,15 +50,12 @@ SQUARE = {"size": {"height": 32, "width": 32}}
 
 @dataclass(frozen=True, slots=True)
 class PictureFamily:
-    """A family as it is built for tests: `sheets` is how a picture of 60 × 40 pixels is seen.
-
-    Patches that `overlap` reach from the cell before to the next: they are centred on its corner.
-    """
+    """A family as it is built for tests: `sheets` is how a picture of 60 × 40 pixels is seen."""
 
     build: Callable[[Path], Path | InMemoryModel]
     sheets: str
     pictures: bool = True  # whether it reads several
-    overlap: bool = False
+    video: bool = False  # whether it reads frames
     double: bool = True  # whether it runs in float64 too
 
 
@@ -126,7 +123,7 @@ def llava_next(folder: Path) -> Path:
 
 def without_video(kind: Any, *parts: Any, **more: Any) -> Any:
     """A processor as attnviz loads it where torchvision is not there."""
-    from attnviz.features.vision.picture_text import without_videos
+    from attnviz.features.picture_text.source import without_videos
 
     return without_videos(kind)(*parts, **more)
 
@@ -455,27 +452,27 @@ PICTURE_FAMILIES = {
     ),
     "llava_next": PictureFamily(llava_next, "picture tiles 6 × 8; picture overview 4 × 4"),
     "llava_onevision": PictureFamily(
-        llava_onevision, "picture tiles 6 × 8; picture overview 4 × 4"
+        llava_onevision, "picture tiles 6 × 8; picture overview 4 × 4", video=True
     ),
-    "qwen2_vl": PictureFamily(qwen2_vl, "2 × 4"),
-    "qwen2_5_vl": PictureFamily(qwen2_5_vl, "2 × 4"),
-    "qwen3_vl": PictureFamily(qwen3_vl, "2 × 4"),
+    "qwen2_vl": PictureFamily(qwen2_vl, "2 × 4", video=True),
+    "qwen2_5_vl": PictureFamily(qwen2_5_vl, "2 × 4", video=True),
+    "qwen3_vl": PictureFamily(qwen3_vl, "2 × 4", video=True),
     "gemma3": PictureFamily(gemma3, "2 × 2"),
     "paligemma": PictureFamily(paligemma, "4 × 4"),
     "idefics3": PictureFamily(idefics3, "picture tiles 4 × 4; picture overview 2 × 2"),
     "smolvlm": PictureFamily(
         partial(idefics3, kind="SmolVLM"), "picture tiles 4 × 4; picture overview 2 × 2"
     ),
-    "internvl": PictureFamily(internvl, "picture tiles 4 × 6; picture overview 2 × 2"),
+    "internvl": PictureFamily(internvl, "picture tiles 4 × 6; picture overview 2 × 2", video=True),
     "aya_vision": PictureFamily(aya_vision, "picture tiles 4 × 6; picture overview 2 × 2"),
     "mistral3": PictureFamily(mistral3, "3 × 4"),
     "pixtral": PictureFamily(partial(mistral3, kind="Llava", merge=1), "5 × 8"),
-    "qwen3_vl_moe": PictureFamily(qwen3_vl_moe, "2 × 4"),
+    "qwen3_vl_moe": PictureFamily(qwen3_vl_moe, "2 × 4", video=True),
     "glm4v": PictureFamily(glm4v, "2 × 4", double=False),
     "janus": PictureFamily(janus, "4 × 4"),
     "blip_2": PictureFamily(blip_2, "4 × 4", pictures=False),
     "instructblip": PictureFamily(instructblip, "4 × 4", pictures=False),
-    "florence2": PictureFamily(florence2, "4 × 4", pictures=False, overlap=True),
+    "florence2": PictureFamily(florence2, "4 × 4", pictures=False),
     "vision-encoder-decoder": PictureFamily(captioner, "4 × 4", pictures=False, double=False),
 }
 """Every family, by the name of its builder."""
@@ -495,7 +492,7 @@ class FramesReader:
     def __call__(self, videos: Any, **options: Any) -> dict[str, Any]:
         assert options["do_sample_frames"] is False
         frames = list(videos[0])
-        if not isinstance(self.images, Qwen2VLImageProcessorPil):
+        if not hasattr(self.images, "merge_size"):
             one_tile = {"crop_to_patches": False} if hasattr(self.images, "crop_to_patches") else {}
             nested = frames if one_tile else [frames]
             pixels = self.images(nested, return_tensors="pt", **one_tile)["pixel_values"]
@@ -517,15 +514,14 @@ class FramesReader:
 def table() -> list[str]:
     """The families as docs/tables/picture-text.md shows them."""
     rows = [
-        "| family | image tokens are | a tiny one sees 60 × 40 pixels as | several | video |",
+        "| family | tokens are placed by | a tiny one sees 60 × 40 pixels as | several | video |",
         "|---|---|---|---|---|",
     ]
     for name, family in PICTURE_FAMILIES.items():
         kind = name.replace("blip_2", "blip-2")
-        row = LAYOUTS[BY_FAMILY[kind]]
-        several = "yes" if family.pictures else "no"
-        video = "yes" if kind in row.video else "no"
-        rows.append(f"| `{kind}` | {row.about} | {family.sheets} | {several} | {video} |")
+        placed = f"a row: {LAYOUTS[BY_FAMILY[kind]].why}" if kind in BY_FAMILY else "probes"
+        several, video = ("yes" if one else "no" for one in (family.pictures, family.video))
+        rows.append(f"| `{kind}` | {placed} | {family.sheets} | {several} | {video} |")
     return rows
 
 

@@ -16,14 +16,15 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import patch_tokens
-from attnviz.features.vision.layouts import (
+from attnviz.features.picture_text.layouts import (
     BY_FAMILY,
     LAYOUTS,
-    PatchLayout,
     PicturesRead,
     Sheet,
-    family_of_pictures,
+    image_token_of,
+    place_by_probes,
 )
+from attnviz.features.picture_text.probe import embeddings_of, find_cells
 from attnviz.features.vision.pictures import (
     CAPTIONER,
     SIDE,
@@ -68,6 +69,7 @@ class Reading:
     ids: list[int]  # of the prompt
     new: list[int] = field(default_factory=list)  # without the token that ends it
     notes: tuple[str, ...] = ()
+    text: str = ""  # what was asked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +91,8 @@ class PictureTextModel(Source):
     max_new_tokens: int | None = None  # None: it writes nothing
 
     @property
-    def layout(self) -> PatchLayout:
-        return LAYOUTS[BY_FAMILY[family_of_pictures(self.model.config)]]
+    def kind(self) -> str:
+        return str(self.model.config.model_type)
 
     @property
     def tokenizer(self) -> Any:
@@ -99,31 +101,19 @@ class PictureTextModel(Source):
     def _attend_one(self, query: Query) -> Attention:
         picture = picture_of(query, self.name)
         if not query.text and self.max_new_tokens is not None:
-            if self.model.config.model_type != CAPTIONER:
+            if self.kind != CAPTIONER:
                 raise UsageError("--generate is read together with --text: give that too")
         else:
             check_text(query.text)
-        if picture.frames and self.model.config.model_type not in self.layout.video:
+        if picture.frames and not mark_of(self.processor, self.model.config, "video"):
             raise UsageError(f"'{self.name}' reads no video: leave --video out")
-        if picture.more and self.model.config.model_type in ONE_PICTURE:
+        if picture.more and self.kind in ONE_PICTURE:
             raise UsageError(
                 f"'{self.name}' reads one picture, and {len(picture.images)} are given"
             )
         with imports.quiet():
             reading = self.read(picture, query.text)
-            places = self.places_of_pictures(reading.ids, video=picture.frames)
-            if not len(places) or places[-1] + 1 == len(reading.ids):
-                raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
-            pictures_read = PicturesRead(
-                name=self.name,
-                config=self.model.config,
-                processor=self.processor,
-                inputs=reading.inputs,
-                pictures=picture.images,
-                places=places,
-                video=picture.frames,
-            )
-            sheets = self.layout.place(pictures_read)
+            places, sheets = self.sheets_of(reading, picture)
             if self.max_new_tokens is not None:
                 reading = self.write(reading)
             text, tokens = self._words(reading, int(places[-1]) + 1)
@@ -140,33 +130,69 @@ class PictureTextModel(Source):
 
     @property
     def looks(self) -> str:
-        return "queries" if self.layout is LAYOUTS["queries"] else "text"
+        return "queries" if BY_FAMILY.get(self.kind) == "queries" else "text"
+
+    def sheets_of(self, reading: Reading, picture: Picture) -> tuple[Any, list[Sheet]]:
+        """The positions of all tokens of the pictures, and the grids that they make."""
+        ids, row, cells = np.array(reading.ids), BY_FAMILY.get(self.kind), None
+        places = self.places_of_pictures(reading.ids, video=picture.frames)
+        if row is None:
+            cells = find_cells(
+                self.model,
+                lambda images: self._inputs(replace_images(picture, images), reading.text),
+                picture.images,
+                partial(self._embed, length=len(ids)),
+            )
+            places = np.flatnonzero(np.isin(ids, ids[cells.places]))
+        if not len(places) or places[-1] + 1 == len(ids):
+            raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
+        read = PicturesRead(
+            name=self.name,
+            config=self.model.config,
+            processor=self.processor,
+            inputs=reading.inputs,
+            pictures=picture.images,
+            places=places,
+            video=picture.frames,
+        )
+        if cells is not None:
+            return places, place_by_probes(read, cells)
+        assert row is not None
+        return places, LAYOUTS[row].place(read)
 
     def places_of_pictures(self, ids: Sequence[int], *, video: bool) -> Any:
-        """The positions of the tokens of pictures, or of a video."""
-        config, both = self.model.config, ("id", "index")
-        names = [f"{what}_token_{one}" for what in ("video", "image")[not video :] for one in both]
-        number = next((n for name in names if (n := getattr(config, name, None)) is not None), -1)
-        return np.flatnonzero(np.array(ids) == number)
+        """The positions of the tokens of pictures, or of a video, as the configuration says."""
+        number = image_token_of(self.model.config, "video") if video else None
+        if number is None:
+            number = image_token_of(self.model.config)
+        return np.flatnonzero(np.array(ids) == (-1 if number is None else number))
+
+    def _embed(self, inputs: Mapping[str, Any], *, length: int) -> Any:
+        """What the text reads of the pictures, from the model's inputs."""
+        with devices.running_errors(self.model, SIDE):
+            if self.kind == CAPTIONER:
+                return self.model.encoder(**inputs).last_hidden_state
+            return embeddings_of(self.model, inputs, length)
 
     def prompt(self, text: str, picture: Picture) -> str:
         """The pictures, then the text, in the form of the model's training."""
-        what, count = ("video", 1) if picture.frames else ("image", len(picture.images))
+        what, count = picture_word(picture), 1 if picture.frames else len(picture.images)
         if getattr(self.processor, "chat_template", None):
             content = [*[{"type": what}] * count, {"type": "text", "text": text}]
             return render_messages(
                 self.tokenizer, [{"role": "user", "content": content}], self.name, self.processor
             )
-        mark = str(getattr(self.processor, f"{what}_token", ""))
-        form = PROMPTS.get(family_of_pictures(self.model.config), "{0}\n{1}")
+        mark = mark_of(self.processor, self.model.config, what)
+        form = PROMPTS.get(self.kind, "{0}\n{1}")
         return form.format(("\n" if "\n" in form else "").join([mark] * count), text)
 
-    def _read_caption(self, picture: Picture, text: str) -> Reading:
-        """A picture as the encoder reads it, its tokens as ids of -1; a text for the decoder."""
+    def read(self, picture: Picture, text: str) -> Reading:
+        """The prompt; of a captioner the tokens of the picture, as ids of -1, and a text."""
         import torch
 
-        values = pixels(self.processor.image_processor, picture.image, None)
-        inputs: dict[str, Any] = placed_inputs(self.model, {"pixel_values": values})
+        inputs = self._inputs(picture, text)
+        if self.kind != CAPTIONER:
+            return Reading(inputs, inputs["input_ids"][0].tolist(), text=text)
         with devices.running_errors(self.model, SIDE), torch.no_grad():
             output = self.model.encoder(**inputs)
         start = start_token(self.model)
@@ -174,11 +200,13 @@ class PictureTextModel(Source):
             ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         prompt = torch.tensor([[start, *ids]], device=self.model.device)
         inputs |= {"encoder_outputs": output, "decoder_input_ids": prompt}
-        return Reading(inputs, [-1] * output.last_hidden_state.shape[1] + [start, *ids])
+        return Reading(inputs, [-1] * output.last_hidden_state.shape[1] + [start, *ids], text=text)
 
-    def read(self, picture: Picture, text: str) -> Reading:
-        if self.model.config.model_type == CAPTIONER:
-            return self._read_caption(picture, text)
+    def _inputs(self, picture: Picture, text: str) -> dict[str, Any]:
+        """What the processor makes of a prompt with pictures, or of a captioner's picture."""
+        if self.kind == CAPTIONER:
+            values = pixels(self.processor.image_processor, picture.image, None)
+            return placed_inputs(self.model, {"pixel_values": values})
         prompt = self.prompt(text, picture)
         check_picture_sides(self.processor.image_processor)
         images = [*picture.images]
@@ -191,8 +219,7 @@ class PictureTextModel(Source):
         with devices.library_errors(f"the processor of '{self.name}' fails"):
             inputs = self.processor(text=prompt, **pictures, return_tensors="pt")
         inputs.pop("labels", None)
-        tensors = placed_inputs(self.model, inputs)
-        return Reading(tensors, tensors["input_ids"][0].tolist())
+        return placed_inputs(self.model, inputs)
 
     def write(self, reading: Reading) -> Reading:
         """The prompt with the model's output after it, or in its decoder."""
@@ -212,7 +239,7 @@ class PictureTextModel(Source):
             inputs["decoder_input_ids"] = more
             new = new[1:]
         else:
-            values = {**BESIDE_IDS, **WRITTEN_IDS.get(self.model.config.model_type, {})}
+            values = {**BESIDE_IDS, **WRITTEN_IDS.get(self.kind, {})}
             for name in inputs.keys() & {"input_ids", "decoder_input_ids", *values}:
                 behind = more if name.endswith("input_ids") else torch.full_like(more, values[name])
                 inputs[name] = torch.cat([inputs[name], behind.to(inputs[name])], dim=1)
@@ -299,6 +326,26 @@ class PictureTextModel(Source):
         return (*over_patches, *over_queries)
 
 
+def picture_word(picture: Picture) -> str:
+    """What a chat template calls it."""
+    return "video" if picture.frames else "image"
+
+
+def replace_images(picture: Picture, images: Sequence[Any]) -> Picture:
+    """As many other pictures, read in the same way."""
+    return replace(picture, image=images[0], more=tuple(images[1:]))
+
+
+def mark_of(processor: Any, config: Any, what: str) -> str:
+    """The token of an image or a video in a prompt, from the processor or the model; "": none."""
+    tokenizer = processor.tokenizer
+    for owner in (processor, tokenizer):
+        if isinstance(mark := getattr(owner, f"{what}_token", None), str):
+            return mark
+    number = image_token_of(config, what)
+    return "" if number is None else str(tokenizer.convert_ids_to_tokens(number))
+
+
 def _patch_map(
     item: Captured, sheet: Sheet, tokens: tuple[Token, ...], side: str, marks: Mapping[int, str]
 ) -> AttentionMap:
@@ -327,21 +374,14 @@ def load_picture_text_model(
         partial(loading.model_class, with_head=True),
     )
     config, model = parts.model.config, parts.model
-    kind = family_of_pictures(config)
-    if kind not in BY_FAMILY:
-        both = hasattr(config, "vision_config") and hasattr(parts.reader, "image_token")
+    kind = str(config.model_type)
+    reads = hasattr(parts.reader, "image_processor") and hasattr(parts.reader, "tokenizer")
+    if not reads or not (kind in (CAPTIONER, *BY_FAMILY) or mark_of(parts.reader, config, "image")):
         raise ModelError(
-            f"'{name}' ({config.model_type}) "
-            + (
-                "reads pictures and text, but attnviz does not know where its image tokens lie "
-                f"in a picture; it knows {', '.join(BY_FAMILY)}"
-                if both
-                else "does not read a picture and a text in one sequence: leave "
-                f"{'--text' if generate is None else '--generate'} out, or use a model of LLaVA's "
-                "kind"
-            )
+            f"'{name}' ({kind}) does not read a picture and a text in one sequence: leave "
+            f"{'--text' if generate is None else '--generate'} out, or use a model of LLaVA's kind"
         )
-    if BY_FAMILY[kind] == "queries" and config.text_config.is_encoder_decoder:
+    if BY_FAMILY.get(kind) == "queries" and config.text_config.is_encoder_decoder:
         raise ModelError(
             f"'{name}' ({kind}) writes with an encoder and a decoder; their attention cannot be "
             "told apart from that of its queries: use a model with a decoder alone"

@@ -1,0 +1,1 @@
+"""Models that read pictures and a text: what each word looks at, found by probes."""
