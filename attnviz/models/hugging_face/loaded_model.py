@@ -92,4 +92,6 @@ def with_boxes(tensors: dict[str, Any], names: set[str]) -> dict[str, Any]:
 
 def input_names(part: Any) -> set[str]:
     """The inputs that a model, or a part of one, takes by name."""
-    return {*inspect.signature(part.forward).parameters, "input_ids", "attention_mask"}
+    forward = getattr(part, "forward", None)  # what numpy runs has none
+    own = () if forward is None else inspect.signature(forward).parameters
+    return {*own, "input_ids", "attention_mask"}
