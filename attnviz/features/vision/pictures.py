@@ -36,9 +36,12 @@ def load_processor(folder: Path, name: str) -> Any:
     """The image processor of a model, which resizes and normalises pictures."""
     import transformers
 
-    if not any(
-        (folder / file).is_file() for file in ("preprocessor_config.json", "processor_config.json")
-    ):
+    own = "preprocessor_config.json", "processor_config.json"
+    if not any((folder / file).is_file() for file in own):
+        if (folder / "video_preprocessor_config.json").is_file():
+            films: Any = transformers.AutoVideoProcessor
+            with library_errors(f"the video processor of '{name}' cannot be loaded"):
+                return films.from_pretrained(folder, local_files_only=True)
         raise ModelError(
             f"'{name}' has no image processor (preprocessor_config.json), which says how to "
             "resize and normalise a picture"
@@ -50,13 +53,18 @@ def load_processor(folder: Path, name: str) -> Any:
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
     """The picture as a tensor of shape (1, 3, height, width)."""
+    return inputs_of(processor, picture, size)["pixel_values"]
+
+
+def inputs_of(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
+    """All that a processor makes of a picture, by name."""
     options: dict[str, Any] = {}
     if size is not None:
         options = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
         check_picture_sides(processor)
     with library_errors("the image processor in the model's folder fails"):
-        return processor(picture, return_tensors="pt", **options)["pixel_values"]
+        return processor(picture, return_tensors="pt", **options)
 
 
 MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size may be larger

@@ -1,31 +1,31 @@
 """A vision model as a source: the attention of a picture over its patches.
 
-A Swin layer attends inside square windows of patches (Liu et al. 2021, section 3.2); every second
-layer first rolls the picture by half a window. To put these weights back into the picture, the
-patches' numbers take the same way.
+A model whose tokens are one grid of patches is read like one of texts. Of all others, which attend
+in windows, pool, merge or pack patches, the patches are traced through the model.
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from attnviz.core import lens_inputs, locks, registry
-from attnviz.core.attention_call import AttentionCall
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
-from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core import lens_inputs, registry
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import (
+    AttentionError,
+    AttnvizError,
+    ModelError,
+    UsageError,
+)
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
+from attnviz.core.tokens import patch_tokens
 from attnviz.features.vision import pictures
+from attnviz.features.windows import geometry, maps
+from attnviz.features.windows.layers import NotOverPatches
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
-from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
-from attnviz.models.hugging_face.capture.region import Region, each_token, heads_of
+from attnviz.models.hugging_face.capture.kernel import eager_copy
+from attnviz.models.hugging_face.capture.region import Region, heads_of
 from attnviz.models.hugging_face.eager import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices, family, imports
@@ -48,26 +48,95 @@ class VisionModel(Source):
     def _attend_one(self, query: Query) -> Attention:
         picture = self.picture(query)
         with imports.quiet(), family.record_logits(self.model) as logits:
-            if window_layers(self.tower):
-                inputs, grid = self._inputs(picture)
-                maps = window_maps(self.tower, self.name, inputs, picture.patch)
-                attention = replace(self._without_maps(picture, inputs, grid), maps=maps)
-                route = f"{self.model.config._attn_implementation}, probed"
-                provenance = with_routes(attention.provenance, [route])
-                attention = replace(attention, provenance=provenance)
-            else:
-                encoding = self.encode(picture)
-                length = len(encoding.tokens[pictures.SIDE])
-                heads = heads_of(self.config, "self")
-                needs = 3 * 4 * heads * length**2  # float32, and two copies by what reads them
-                what, cpu = f"a picture of {length:,} tokens", devices.choose_device("cpu")
-                devices.check_fit(needs, cpu, what, "choose a smaller --image-size")
-                region = Region(max_size=length)
-                captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
-                attention = encoding.build_attention(captures)
+            attention = self._over_one_grid(picture)
         if self.task is None or not logits:
             return attention
         return family.show_decision(attention, self.task, logits[-1], ())
+
+    def _over_one_grid(self, picture: Picture) -> Attention:
+        """Attention of all patches over all patches; where there is none, patches are traced."""
+        if window_layers(self.tower):
+            return self._trace(picture, None)
+        try:
+            encoding = self.encode(picture)
+        except (AttentionError, ModelError) as error:
+            return self._trace(picture, error)
+        length = len(encoding.tokens[pictures.SIDE])
+        heads = heads_of(self.config, "self")
+        needs = 3 * 4 * heads * length**2  # float32, and two copies by what reads them
+        what, cpu = f"a picture of {length:,} tokens", devices.choose_device("cpu")
+        devices.check_fit(needs, cpu, what, "choose a smaller --image-size")
+        region = Region(max_size=length)
+        try:
+            captures = capture(encoding.part, encoding.inputs, encoding.sides, region=region)
+        except AttentionError as error:
+            return self._trace(picture, error)
+        return encoding.build_attention(captures)
+
+    def _trace(self, picture: Picture, before: AttnvizError | None) -> Attention:
+        """Attention whose patches are traced through the model, from the picture's pixels on.
+
+        Where no part of the model can be read so, the error is that of before.
+        """
+        inputs_of_all = pictures.inputs_of(self.processor, picture.image, picture.size)
+        places = geometry.trace_processor(
+            lambda one: pictures.inputs_of(self.processor, one, picture.size), picture.image
+        )
+        first = before
+        for path, part in readers_of(self.model):
+            inputs = self._inputs_for(part, inputs_of_all)
+            own = {name: one for name, one in places.items() if name in inputs}
+            if not own:
+                continue
+            try:
+                with devices.running_errors(self.model, "picture"):
+                    picture_maps = maps.read_picture(
+                        part,
+                        inputs,
+                        own,
+                        name=self.name,
+                        patch=picture.patch,
+                        whole=picture.lens != "raw",
+                    )
+            except (AttentionError, ModelError) as error:
+                if first is None or (part is self.tower and isinstance(error, NotOverPatches)):
+                    first = error
+                continue
+            bare = Attention((), self._provenance_of(inputs_of_all))
+            attention = picture_maps.fill(bare)
+            if path and part is not self.tower:
+                note = (
+                    f"read through its {path} ({type(part).__name__}): the whole model asks for "
+                    "more than a picture"
+                )
+                attention = attention.with_maps(attention.maps, notes=(note,))
+            route = f"{self.model.config._attn_implementation}, patches traced"
+            return replace(attention, provenance=with_routes(attention.provenance, [route]))
+        assert first is not None
+        raise first
+
+    def _inputs_for(self, part: Any, inputs_of_all: Mapping[str, Any]) -> dict[str, Any]:
+        """What a part of the model takes of what its processor makes."""
+        import torch
+
+        takes, inputs = input_names(part), dict[str, Any]()
+        for name, value in inputs_of_all.items():
+            if name in takes and isinstance(value, torch.Tensor):
+                value = value.to(self.model.device)
+                inputs[name] = value.to(self.model.dtype) if value.is_floating_point() else value
+        usual = getattr(getattr(part, "config", None), "image_size", None)
+        values = inputs.get("pixel_values")
+        if "interpolate_pos_encoding" in takes and values is not None and values.ndim == 4:
+            sides = tuple(values.shape[-2:])
+            if not isinstance(usual, int | tuple | list) or pictures.pair(usual) != sides:
+                inputs["interpolate_pos_encoding"] = True
+        return inputs
+
+    def _provenance_of(self, inputs_of_all: Mapping[str, Any]) -> Provenance:
+        values = inputs_of_all["pixel_values"]
+        pixels = " × ".join(map(str, values.shape[-2:] if values.ndim >= 4 else values.shape))
+        what = "pixels" if values.ndim >= 4 else "packed patches"
+        return replace(self.provenance, settings={**self.provenance.settings, what: pixels})
 
     def values(self, query: Query) -> lens_inputs.ValueVectors:
         with imports.quiet():
@@ -111,8 +180,6 @@ class VisionModel(Source):
         usual, takes = getattr(self.config, "image_size", None), input_names(self.tower)
         if "interpolate_pos_encoding" in takes and pictures.pair(usual) != (height, width):
             inputs["interpolate_pos_encoding"] = True
-        if window_layers(self.tower):  # pixels beyond the last whole patch are padded to one
-            return inputs, (-(-height // high), -(-width // wide))
         return inputs, (height // high, width // wide)
 
     def _pixels(self, picture: Picture) -> Any:
@@ -178,9 +245,22 @@ class VisionModel(Source):
 
 def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
-    parts = load_parts(name, LoadOptions(**options), pictures.load_processor, model_class)
+    source = load_picture_model(name, **options)
+    if not isinstance(source, VisionModel):
+        raise ModelError(f"'{name}' reads pictures in another way than by patches alone")
+    return source
+
+
+def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
+    """The source of a model that reads pictures or films, by what its mechanism is."""
+    parts = load_parts(name, LoadOptions(**options), pictures.load_processor, _class_of)
+    for row in registry.PICTURE_READERS.values():
+        if (source := cast("Source | None", row.load()(str(name), parts))) is not None:
+            return source
     model = parts.model
-    if model.main_input_name != "pixel_values" and vision_tower(model) is model:
+    if model.main_input_name != "pixel_values" and not any(
+        "pixel_values" in input_names(part) for _, part in readers_of(model)
+    ):
         raise ModelError(
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
             f"'{model.main_input_name}'"
@@ -189,6 +269,18 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     return VisionModel(
         name=str(name), model=model, processor=parts.reader, provenance=provenance, task=task
     )
+
+
+def _class_of(config: Any) -> Any:
+    """The class that loads a model; one that finds objects keeps its head."""
+    finds = (
+        "ObjectDetection",
+        "InstanceSegmentation",
+        "UniversalSegmentation",
+        "DetrForSegmentation",
+    )
+    with_head = str((config.architectures or [""])[0]).endswith(finds)
+    return model_class(config, with_head=with_head)
 
 
 def vision_tower(model: Any) -> Any:
@@ -200,90 +292,6 @@ def vision_tower(model: Any) -> Any:
     return next((tower for tower in towers if tower is not None), model)
 
 
-PADDED = -1  # the number of no patch
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Windows:
-    """One layer's attention inside its windows; the positions of a window are its slots."""
-
-    weights: NDArray[np.float32]  # (windows, heads, slots, slots)
-    places: NDArray[np.int64]  # the patch in each slot, (windows, slots); PADDED beyond the picture
-    rows: int
-    columns: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.rows, self.columns, self.weights.shape[1]
-
-    def row(self, patch: int) -> NDArray[np.float32]:
-        """The row of one patch, shape (heads, patches); 0 outside its window."""
-        window, slot = (int(places[0]) for places in np.nonzero(self.places == patch))
-        return self._spread(self.weights[window, :, slot], self.places[window])
-
-    def mean(self) -> NDArray[np.float32]:
-        """The mean row of all patches, shape (heads, patches)."""
-        inside = self.places != PADDED
-        totals = np.einsum("whqk,wq->hwk", self.weights.astype(np.float64), inside)
-        total = totals / (self.rows * self.columns)
-        return self._spread(total.reshape(len(total), -1), self.places.ravel())
-
-    def _spread(
-        self, weights: NDArray[np.floating], places: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """Weights of slots (heads, slots), put where their patches lie in the picture."""
-        spread = np.zeros((len(weights), self.rows * self.columns), dtype=np.float32)
-        inside = places != PADDED
-        spread[:, places[inside]] = weights[:, inside]
-        return spread
-
-
-def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[np.int64]:
-    """The patch in each slot of each window, shape (windows, slots).
-
-    The picture is padded at its right and bottom to whole windows, then rolled up and to the left.
-    """
-    numbers = np.arange(rows * columns).reshape(rows, columns)
-    beyond = ((0, -rows % window), (0, -columns % window))
-    whole = np.pad(numbers, beyond, constant_values=PADDED)
-    picture = np.roll(whole, (-shift, -shift), axis=(0, 1))
-    down, across = picture.shape[0] // window, picture.shape[1] // window
-    tiles = picture.reshape(down, window, across, window).transpose(0, 2, 1, 3)
-    return tiles.reshape(down * across, window * window)
-
-
-def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
-    import torch
-
-    layers = {id(part.attention): part for part in window_layers(model)}
-    grids = dict[int, tuple[int, int]]()
-    layer_windows = list[Windows]()
-
-    def remember(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        grid = kwargs["input_dimensions"] if "input_dimensions" in kwargs else args[1]
-        grids[id(layer)] = (int(grid[0]), int(grid[1]))
-
-    def read(call: AttentionCall) -> None:
-        layer = layers[id(call.module)]
-        rows, columns = grids[id(layer)]
-        faulty = broken_head(call)
-        if faulty is not None:
-            raise not_finite("self", str(len(layer_windows)), str(faulty), dtype_of(model))
-        slots = call.key.shape[-2]
-        masses = torch.cat([part for _, part in key_masses(call, each_token(slots))], dim=-1)
-        weights = masses.transpose(1, 2).float().cpu().numpy()
-        places = window_places(rows, columns, int(layer.window_size), int(layer.shift_size))
-        layer_windows.append(Windows(weights, places, rows, columns))
-
-    with ExitStack() as hooks:
-        for layer in layers.values():
-            hook = layer.register_forward_pre_hook(locks.thread_hook(remember), with_kwargs=True)
-            hooks.enter_context(hook)
-        hooks.enter_context(watch_kernels(read))
-        model(**inputs)
-    return layer_windows
-
-
 def window_layers(model: Any) -> list[Any]:
     """The layers of a model that attend in windows."""
     return [part for part in model.modules() if hasattr(part, "shift_size")]
@@ -292,36 +300,16 @@ def window_layers(model: Any) -> list[Any]:
 def window_maps(
     model: Any, name: str, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
-    """One query's row in each layer; later layers have coarser patches."""
-    import torch
-
-    if patch == "all":
-        raise UsageError(f"'{name}' attends in windows: choose one --patch, or none for the mean")
-    with devices.running_errors(model, "picture"), torch.inference_mode():
-        layers = _read_windows(model, inputs)
-    if not layers:
-        raise AttentionError(
-            f"architecture '{model.config.model_type}' computes attention in windows "
-            "without an attention kernel: it cannot be read"
-        )
-    finest = layers[0]
-    at = None if patch is None else check_patch(patch, finest.rows, finest.columns)
-    query = AVERAGE if at is None else Token(patch_name(*at))
-    by_name = [(str(number), layer) for number, layer in enumerate(layers)]
-    maps = []
-    for (rows, columns, _), run in groupby(by_name, key=lambda item: item[1].shape):
-        stage = list(run)
-        weights = np.stack([_window_row(layer, at, finest) for _, layer in stage])
-        keys = patch_tokens(rows, columns)
-        names = tuple(name for name, _ in stage)
-        maps.append(pictures.over_patches(names, weights[:, :, None], (query,), keys))
-    return tuple(maps)
+    """One query's row in each layer of a model that attends in windows, of given pixels."""
+    places = {"pixel_values": geometry.pixel_places(inputs["pixel_values"])}
+    with devices.running_errors(model, "picture"):
+        return maps.read_picture(model, inputs, places, name=name, patch=patch).maps
 
 
-def _window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
-    """The row of the coarse patch that contains a patch of the finest layer."""
-    if at is None:
-        return layer.mean()
-    row = at[0] * layer.rows // finest.rows
-    column = at[1] * layer.columns // finest.columns
-    return layer.row(row * layer.columns + column)
+def readers_of(model: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of a model that take a picture's pixels, with their paths: its tower first."""
+    tower = vision_tower(model)
+    yield next(path for path, part in model.named_modules() if part is tower), tower
+    for path, part in model.named_modules():
+        if part is not tower and "pixel_values" in input_names(part):
+            yield path, part

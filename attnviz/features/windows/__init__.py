@@ -1,0 +1,1 @@
+"""Where queries and keys lie in a picture, found by tracing its pixels through the model."""
