@@ -207,5 +207,6 @@ def test_queries_without_weights_over_the_picture_are_a_table_and_no_picture(tmp
     done = attnviz(*asked)
     assert (done.status, "query 0" in done.text) == (0, True), done.err
     assert "samples points" in done.err
-    done = attnviz(*asked, "--picture", tmp_path / "a.svg")
-    assert "has no weights from its queries to the picture" in done.mistake
+    done = attnviz(*asked, "--picture", tmp_path / "a.svg", "-f", "none")
+    assert done.status == 2
+    assert "has no weights from its queries to the picture" in done.err
