@@ -13,7 +13,7 @@ from attnviz.runs.pipeline import Result
 
 
 @command(
-    *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
+    *("model", "compute", "generate", "stream", "heads", "reduce", "special", "group", "long"),
     *PLACES,
     writes=("maps", "times", "scores"),
     rare=("picture",),
@@ -31,7 +31,10 @@ def audio(
     *,
     sampling_rate: Positive | None = None,
     text: str | None = opt(
-        ORIGIN, "--text TEXT", "What is spoken; without it a model like Whisper writes it."
+        ORIGIN,
+        "--text TEXT",
+        "What is spoken (without it a model like Whisper writes it), or a prompt for a model that "
+        "reads sound and text.",
     ),
     language: str | None = opt(
         ORIGIN,

@@ -11,6 +11,7 @@ from attnviz.models.open import check_torch, is_shipped, loading_of, name_of, re
 
 if TYPE_CHECKING:
     from attnviz.features.audio.audio_model import AudioModel
+    from attnviz.features.audio.audio_text import AudioTextModel
     from attnviz.models import WithHead
 
 SECONDS = 30  # seconds of a recording that are read
@@ -24,13 +25,24 @@ def check_speech(origin: options.Origin) -> None:
         )
 
 
-def open_speech_model(origin: options.Origin, *, with_head: WithHead = False) -> AudioModel:
+def open_speech_model(
+    origin: options.Origin, *, with_head: WithHead = False
+) -> AudioModel | AudioTextModel:
     """The speech model of a request, with the head that it has."""
     check_speech(origin)
     check_torch(origin, "recordings")
     from attnviz.features.audio.audio_model import load_audio_model
+    from attnviz.features.audio.audio_text import load_audio_text_model, reads_sound_and_text
 
-    source = load_audio_model(name_of(origin), **loading_of(origin))
+    name = name_of(origin)
+    if reads_sound_and_text(name, allow_code=origin.allow_code):
+        return load_audio_text_model(name, origin.generate, **loading_of(origin))
+    if origin.generate is not None:
+        raise errors.UsageError(
+            "--generate is for models that read a text beside the recording: this one writes what "
+            "is spoken where --text is left out"
+        )
+    source = load_audio_model(name, **loading_of(origin))
     return replace(source, region=region_of(origin))
 
 

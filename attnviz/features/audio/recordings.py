@@ -97,10 +97,8 @@ MOST = {"n_fft": 1 << 14, "feature_size": 1 << 10, "num_mel_bins": 1 << 10, "chu
 """Limits of a feature extractor's numbers: larger ones fill the memory."""
 
 
-def load_extractor(folder: Path, name: str) -> Any:
-    """The feature extractor of a model."""
-    import transformers
-
+def check_extractor(folder: Path, name: str) -> None:
+    """Refuse a folder without a feature extractor, or with one that would fill the memory."""
     files = [folder / file for file in ("preprocessor_config.json", "processor_config.json")]
     facts = next((checkpoint.read_json(file) for file in files if file.is_file()), None)
     if not isinstance(facts, dict):
@@ -112,6 +110,13 @@ def load_extractor(folder: Path, name: str) -> Any:
                 f"the feature extractor of '{name}' says '{key}' {own[key]!r}: at most {most:,} "
                 "is allowed"
             )
+
+
+def load_extractor(folder: Path, name: str) -> Any:
+    """The feature extractor of a model."""
+    import transformers
+
+    check_extractor(folder, name)
     auto: Any = transformers.AutoFeatureExtractor
     with devices.library_errors(f"the feature extractor of '{name}' cannot be loaded"):
         extractor = auto.from_pretrained(folder, local_files_only=True)

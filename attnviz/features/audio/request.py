@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.query import Recording
     from attnviz.features.audio.audio_model import AudioModel
+    from attnviz.features.audio.audio_text import AudioTextModel
 
 TIME_FORMATS = ("textgrid", "vtt")  # formats of words with times
 
@@ -107,7 +108,10 @@ def report_recording(request: RecordingRequest, options: Options, report: RunRep
 
 
 def _maps_item(
-    attention: attention_map.Attention, source: AudioModel, heard: Recording, options: Options
+    attention: attention_map.Attention,
+    source: AudioModel | AudioTextModel,
+    heard: Recording,
+    options: Options,
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
     from attnviz.features.audio.audio_model import SIDE
@@ -130,7 +134,7 @@ def _maps_item(
 
 def _times_data(
     attention: attention_map.Attention,
-    source: AudioModel,
+    source: AudioModel | AudioTextModel,
     request: RecordingRequest,
     true: list[TimedWord],
     report: RunReport,

@@ -26,7 +26,7 @@ class NotOverPatches(AttentionError):  # noqa: N818 - it is one of `AttentionErr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class PatchGrid:
     """Patches in rows and columns, by the places of their middles in pixels."""
 
     rows: NDArray[np.float64]
@@ -59,7 +59,7 @@ def _ends(middles: NDArray[np.float64]) -> tuple[float, float]:
 class Side:
     """Where the queries or keys of each call lie: shape (calls, tokens)."""
 
-    grid: Grid
+    grid: PatchGrid
     patches: NDArray[np.int64]  # the number of each one's patch; -1: none
     specials: NDArray[np.int64]  # 1 + the number of each one's token without a place; 0: none
 
@@ -83,7 +83,7 @@ def _numpy(values: Any) -> NDArray[np.float64]:
 def _side(places: PixelPlaces) -> Side:
     inside = _numpy(places.weight) > 0.5
     row, column, special = map(_numpy, (places.row, places.column, places.special))
-    grid = Grid(_middles(row[inside]), _middles(column[inside]))
+    grid = PatchGrid(_middles(row[inside]), _middles(column[inside]))
     patches = np.full(inside.shape, -1)
     if inside.any():
         down = _nearest(grid.rows, row[inside])
