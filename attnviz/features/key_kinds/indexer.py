@@ -98,8 +98,8 @@ def _map_of(item: AttentionMap, layers: list[tuple[str, Any]]) -> AttentionMap:
     """The scores of layers of one map: over its tokens, or over its compressed tokens."""
     check_single_tokens(item, "--indexer")
     names, rows = zip(*layers, strict=True)
-    compressed = tuple(one for one in item.key_tokens if one.kind == "compressed")
-    keys, side = (compressed, "compressed") if compressed else (item.key_tokens, item.key_side)
+    entries = tuple(one for one in item.key_tokens if one.kind == "compressed")
+    keys, side = (entries, "compressed") if entries else (item.key_tokens, item.key_side)
     first = item.starts[0]
     weights = np.stack(rows)[:, None, first : first + len(item.query_tokens)]
     if weights.shape[-1] != len(keys):
