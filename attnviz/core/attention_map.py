@@ -333,6 +333,16 @@ class TextParts:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundObject:
+    """What a query for objects finds: a class, how sure it is, and where, in pixels."""
+
+    query: int
+    label: str
+    score: float  # 0 to 1
+    box: tuple[float, float, float, float] | None = None  # left, top, right, bottom
+
+
+@dataclass(frozen=True, slots=True)
 class Focus:
     """The head of a stream that a reader should see first, and why."""
 
@@ -460,6 +470,7 @@ class Attention:
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
         sheets: of pictures read with a text, for a stream the number of the picture that its
             patches lie over, and the part of it that they cover.
+        found: of a picture, what each query for objects finds, the surest first.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -487,6 +498,7 @@ class Attention:
     sheets: Mapping[str, tuple[int, tuple[float, float, float, float]]] = field(
         default_factory=dict
     )
+    found: tuple[FoundObject, ...] = ()
 
     @property
     def main(self) -> AttentionMap:

@@ -226,6 +226,13 @@ SOURCES = {
     "recording": FeatureEntry("Models of speech.", "audio.opening:open_speech_model"),
 }
 """What opens the source of an origin, by what it reads where that is no text."""
+PICTURE_READERS = {
+    "video": FeatureEntry("Models of films.", "video.video_model:open_video"),
+    "detection": FeatureEntry(
+        "Models with queries for objects.", "detection.detector:open_detector"
+    ),
+}
+"""What makes a source of a loaded model of pictures, each asked in turn: it, or None."""
 OWN_CODE = FeatureEntry("Models whose own code runs.", "own_code.opening:open_own_code")
 """What opens a model of texts whose code is its own; without it only kernels are read."""
 FILE_QUERIES = {

@@ -53,6 +53,11 @@ class Source:
     __slots__ = ()
     answers: ClassVar[Mapping[str, str]] = {}  # its row of `ANSWERS`
 
+    @property
+    def most_frames(self) -> int:
+        """How many frames of a film it reads, no more and no fewer; 0: it reads no film alone."""
+        return 0
+
     def lacks(self, name: str) -> bool:
         """Whether it has no answer of its own to a question, a method by name."""
         return name not in self.answers and getattr(type(self), name) is getattr(Source, name)

@@ -32,11 +32,14 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
     ),
     also=("grid",),
     python=["check"],
-    draws={"overlay": "the weights of one head, or the mean over a layer, over the picture"},
+    draws={
+        "overlay": "the weights of one head, or the mean over a layer, over the picture",
+        "gif": "the same over the frames of --video, as a film",
+    },
 )
 def image(
     file: InMemoryInput = arg(
-        "Picture: .png, .jpg, .webp, ….",
+        "Picture: .png, .jpg, .webp, …; with --video a film or a folder of frames.",
         "FILE",
         default=...,
         shell=str,
@@ -44,14 +47,15 @@ def image(
         "(height, width) or (height, width, channels) of 8 or 16 bits, or of floats from 0 to 1.",
     ),
     more: Sequence[InMemoryInput] | None = arg(
-        "Further pictures, with --text.", "FILE…", shell=list[str] | None
+        "Further pictures, with --text or --video.", "FILE…", shell=list[str] | None
     ),
     *,
     patch: str | None = opt(
         CHOICE,
         "--patch ROW,COLUMN",
-        "Patch whose attention is shown, from 0,0 at the upper left, or all (as data); "
-        "default: the class token, or else the mean over all patches.",
+        "Patch whose attention is shown, from 0,0 at the upper left (of a video "
+        "STEP,ROW,COLUMN), or all (as data); default: the class token, or else the mean over all "
+        "patches.",
     ),
     image_size: str | None = rare(
         ORIGIN,
@@ -68,13 +72,14 @@ def image(
     video: bool = rare(
         ORIGIN,
         "--video",
-        "Read the frames of an animated picture, or several pictures in order, as a video.",
+        "Read a video: a folder of frames, an animated picture, a file of video, or pictures in "
+        "order; evenly as many frames as the model reads.",
     ),
     token: str | None = opt(
         CHOICE,
         "--token N",
-        "Token of --text or of what --generate wrote whose attention is shown, from 0, or "
-        "all; default: the last, or all that was written.",
+        "Token of --text or of what --generate wrote, or query for objects, whose attention is "
+        "shown, from 0, or all; default: the last, all that was written, or the surest queries.",
     ),
     lens: str = opt(
         CHOICE,

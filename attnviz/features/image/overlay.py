@@ -33,6 +33,7 @@ _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
 _OPAQUE, _BEND = 0.9, 0.8  # opacity of the largest weight, and exponent for smaller ones
 _TIMES = 10.0  # a look of so many times an even one is opaque, an even one transparent
+MOST_IN_A_LINE = 8  # frames of a film, of which each has room to be seen
 _PALE = 0.35  # what is left of a picture's contrast where the model does not see it
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
 _EVEN = "bare: a patch with an even share, or less; covered: one with {:g} times as much, or more"
@@ -47,13 +48,15 @@ class PictureCrop:
     """A picture, shape (height, width, 3), and the part of it that patches cover.
 
     `patch` is the querying patch: its row, its column, and the numbers of rows and columns.
-    `region` is left, top, right and bottom of the part, as shares of the picture's sides.
+    `region` is left, top, right and bottom of the part, as shares of the picture's sides, and
+    `box` likewise of an object that was found in it.
     """
 
     pixels: NDArray[np.uint8]
     patch: tuple[int, int, int, int] | None = None
     blank: bool = False
     region: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+    box: tuple[float, float, float, float] | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -64,7 +67,8 @@ class PictureCrop:
     def cut(self) -> PictureCrop:
         """The part alone that patches cover."""
         left, top, right, bottom = self.part_of(self.pixels)
-        return PictureCrop(self.pixels[top:bottom, left:right], self.patch, self.blank)
+        part = self.pixels[top:bottom, left:right]
+        return PictureCrop(part, self.patch, self.blank, box=self.box)
 
     def part_of(self, picture: NDArray[np.uint8]) -> tuple[int, int, int, int]:
         """Left, top, right and bottom pixel of what is seen in a copy of another size."""
@@ -86,10 +90,13 @@ class Overlaying:
             largest weight; "shared": one scale for all. scale= comes first, and signed values,
             which have no even look, have own scales.
         smooth: interpolate weights between patches.
+        film: of all frames of a film, the mean share of a patch, which an even look is then, and
+            the largest; (0, 0): those of each picture.
     """
 
     scale: Literal["even", "own", "shared"] = "even"
     smooth: bool = False
+    film: tuple[float, float] = (0.0, 0.0)
 
     def way(self, values: Values) -> str:
         """The scale in force; "0-0.1" where scale= names its ends."""
@@ -113,7 +120,7 @@ class Overlaying:
         """What one picture's weights are on the scale of all."""
         match self.way(values):
             case "even":
-                return np.log10(np.maximum(times_even(weights), 1))
+                return np.log10(np.maximum(times_even(weights, self.film[0]), 1))
             case "own":
                 return weights / (float(np.nanmax(np.abs(weights))) or 1)
         return weights
@@ -122,9 +129,11 @@ class Overlaying:
         """The scale of several pictures."""
         match self.way(values):
             case "even":
-                top = max(float(times_even(one).max()) for one in weights)
+                tops = [float(times_even(one, self.film[0]).max()) for one in weights]
+                top = max([*tops, self.film[1] / self.film[0] if self.film[0] else 0])
                 beyond = False, top > _TIMES * 1.001
-                return _Scale((0.0, 1.0), "times an even share of the picture", _TICKS, beyond)
+                what = "film" if self.film[0] else "picture"
+                return _Scale((0.0, 1.0), f"times an even share of the {what}", _TICKS, beyond)
             case "own":
                 ends = (-1.0 if values == "signed" else 0.0), 1.0
                 return _Scale(ends, "share of the picture's largest weight")
@@ -146,9 +155,9 @@ class _Scale(NamedTuple):
 _TICKS = {math.log10(number): f"{number}" for number in (1, 2, 5, 10)}
 
 
-def times_even(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Shares of a picture's patches relative to their mean: 1 each for an even look."""
-    mean = float(weights.mean())
+def times_even(weights: NDArray[np.float32], mean: float = 0.0) -> NDArray[np.float32]:
+    """Shares of a picture's patches relative to a mean, by default theirs: 1 for an even look."""
+    mean = mean or float(weights.mean())
     return weights / mean if mean else np.zeros_like(weights)
 
 
@@ -205,9 +214,8 @@ def overlay(
     frame = _frame(title, subtitle, notes, scale, face, fit, blank=crop.blank)
     figure, axes = sheet.frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
-    if crop.patch is not None:
-        for left in (0, width + _GAP):
-            _outline(axes, crop, picture, (0, left), 1.3)
+    for left in (0, width + _GAP):
+        _draw_frames(axes, crop, picture, (0, left), 1.3)
     return figure
 
 
@@ -271,12 +279,11 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     place = tile_room(layers, face)
     frame = _frame(title, subtitle, notes, scale, face, fit, place, blank=crop.blank)
     figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
-    _write_largest(axes, tiles, tile.shape[1], how.way(values), face)
+    _write_largest(axes, tiles, tile.shape[1], how, values, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
-    if crop.patch is not None:
-        for one in tiles:
-            _outline(axes, crop, tile, (one.top, one.left), 0.6)
+    for one in tiles:
+        _draw_frames(axes, crop, tile, (one.top, one.left), 0.6)
     return figure
 
 
@@ -297,12 +304,11 @@ def contact_sheet(
     A word has one tile or one for each of `columns`: part of a picture, and shares, shape (rows,
     columns). With several, each word is a row with its name on the left.
     """
-    whole = [tile for row in tiles for tile in row]
-    flat = [(crop.cut(), shares) for crop, shares in whole]
+    flat = [(crop.cut(), shares) for row in tiles for crop, shares in row]
     scale = how.scale_of([shares for _, shares in flat], "share", unit)
     face = typeface([title, subtitle, scale.unit, *words, *columns])
     in_rows, line = len(columns) > 1, int(sheet.line_height(sheet.TEXT_SIZE)) + 8
-    across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
+    across = _in_a_line(len(columns)) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
     room = (
         min(int(_WIDEST_GRID * fit.share) // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
     )
@@ -314,37 +320,60 @@ def contact_sheet(
         first, *more = face.wrap(face.drawable(printable(name)), sheet.TEXT_SIZE, room).split("\n")
         return f"{first}…" if more else first
 
-    left_names = [cut(word, _LARGEST_TILE) for word in words] if in_rows else []
-    top_names = [cut(name, wide - _GRID_GAP) for name in (columns if in_rows else words)]
-    tops, bottom = list[int](), 0
-    for first in range(0, len(flat), across):
-        tops.append(bottom if in_rows and first else bottom + line)
-        high = max(picture.shape[0] for picture in small[first : first + across])
-        bottom = tops[-1] + high + _GRID_GAP
-    beside = max((face.width(name, sheet.TEXT_SIZE) + 14 for name in left_names), default=0)
-    placed_tiles = [
-        _Tile(tops[n // across], n % across * wide, picture, shares, crop)
-        for n, (picture, (crop, shares)) in enumerate(zip(small, flat, strict=True))
-    ]
+    one_line = in_rows and across == len(columns)
+    lines = _lines_of(len(words), len(columns), across)
+    left_names = {line[0]: cut(words[line[0] // len(columns)], _LARGEST_TILE) for line in lines}
+    if not in_rows:
+        left_names = {}
+    names = [cut(name, wide - _GRID_GAP) for name in (columns if in_rows else words)]
+    placed_tiles, top_names, bottom = list[_Tile](), list[str](), 0
+    for number, places in enumerate(lines):
+        top = bottom if one_line and number else bottom + line
+        top += _GRID_GAP if in_rows and not one_line and number else 0
+        for column, place in enumerate(places):
+            crop, shares = flat[place]
+            placed_tiles.append(_Tile(top, column * wide, small[place], shares, crop))
+            is_named = not (one_line and number)
+            top_names.append(names[place % len(names)] if is_named else "")
+        bottom = top + max(small[place].shape[0] for place in places) + _GRID_GAP
+    beside = max(
+        (face.width(name, sheet.TEXT_SIZE) + 14 for name in left_names.values()), default=0
+    )
     drawing = _Drawing(scale.limits, how.smooth, blank=False, opaque=_opacity(scale))
     size = bottom - _GRID_GAP, across * wide - _GAP
     image = _paste_tiles(size, placed_tiles, drawing, how, "share")
-    notes = how.notes([crop for crop, _ in whole], "share", several=True)
+    notes = how.notes([crop for row in tiles for crop, _ in row], "share", several=True)
     frame = _frame(title, subtitle, notes, scale, face, fit, (int(beside), 0))
     figure, axes = sheet.frame_image(image, image.shape[1], image.shape[0], frame)
-    _write_largest(axes, placed_tiles, wide, how.way("share"), face)
+    _write_largest(axes, placed_tiles, wide, how, "share", face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
-    for one, name in zip(placed_tiles, top_names, strict=False):
-        sheet.write(
-            axes, (one.left - 0.5, one.top - 6), name, face, sheet.TEXT_SIZE, va="bottom", **looks
-        )
-    for top, name, picture in zip(tops, left_names, small[::across], strict=bool(left_names)):
-        middle = top + picture.shape[0] / 2
-        sheet.write(
-            axes, (-10, middle), name, face, sheet.TEXT_SIZE, ha="right", va="center", **looks
-        )
+    for one, name in zip(placed_tiles, top_names, strict=True):
+        if name:
+            corner = one.left - 0.5, one.top - 6
+            sheet.write(axes, corner, name, face, sheet.TEXT_SIZE, va="bottom", **looks)
+        _draw_frames(axes, one.crop, one.picture, (one.top, one.left), 0.8)
+    for places, name in zip(lines, left_names.values(), strict=bool(left_names)):
+        one = placed_tiles[places[0]]
+        middle = -10.0, one.top + one.picture.shape[0] / 2
+        sheet.write(axes, middle, name, face, sheet.TEXT_SIZE, ha="right", va="center", **looks)
     return figure
+
+
+def _in_a_line(count: int) -> int:
+    """How many of so many tiles stand in each line, in lines of about equal length."""
+    return -(-count // -(-count // MOST_IN_A_LINE))
+
+
+def _lines_of(words: int, columns: int, across: int) -> list[range]:
+    """The tiles of each line; a word with several tiles begins a line."""
+    ends = [words * columns] if columns == 1 else range(columns, words * columns + 1, columns)
+    starts = [end - (columns if columns > 1 else end) for end in ends]
+    return [
+        range(first, min(first + across, end))
+        for start, end in zip(starts, ends, strict=True)
+        for first in range(start, end, across)
+    ]
 
 
 class _Tile(NamedTuple):
@@ -405,13 +434,18 @@ def _table(limits: Limits, *, blank: bool = False) -> NDArray[np.uint8] | None:
 
 
 def _write_largest(
-    axes: Axes, tiles: Sequence[_Tile], width: int, way: str, face: Typeface
+    axes: Axes, tiles: Sequence[_Tile], width: int, how: Overlaying, values: Values, face: Typeface
 ) -> None:
     """Write the largest weight of each picture, where scales are own, or as times an even look."""
+    way = how.way(values)
     if way in ("even", "own") and look_option("values") != "no":
         corners = [(one.left, one.top + one.picture.shape[0]) for one in tiles]
         largest = [
-            float(times_even(one.weights).max() if way == "even" else np.nanmax(abs(one.weights)))
+            float(
+                times_even(one.weights, how.film[0]).max()
+                if way == "even"
+                else np.nanmax(abs(one.weights))
+            )
             for one in tiles
         ]
         write_largest(axes, corners, largest, width, face, "×" if way == "even" else "")
@@ -457,19 +491,26 @@ def resize(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
 
 
-def _outline(
+def _draw_frames(
     axes: Axes,
     crop: PictureCrop,
     picture: NDArray[np.uint8],
     corner: tuple[int, int],
     line: float,
 ) -> None:
-    """A frame around the querying patch of a copy of the picture at this corner of the image."""
-    assert crop.patch is not None
-    row, column, rows, columns = crop.patch
+    """Frames around the querying patch and the object of a copy of the picture at this corner."""
     left, top, right, bottom = crop.part_of(picture)
-    high, wide = (bottom - top) / rows, (right - left) / columns
-    place = (corner[1] + left + column * wide - 0.5, corner[0] + top + row * high - 0.5)
-    looks: dict[str, Any] = {"fill": False, "gid": "looking patch"}
-    for color, width in ((sheet.ink(PAPER), 2 * line), (sheet.ink(LABELLED), line)):
-        axes.add_patch(Rectangle(place, wide, high, edgecolor=color, linewidth=width, **looks))
+    boxes = dict[str, tuple[float, ...]]()
+    if crop.patch is not None:
+        row, column, rows, columns = crop.patch
+        high, wide = (bottom - top) / rows, (right - left) / columns
+        boxes["looking patch"] = left + column * wide, top + row * high, wide, high
+    if crop.box is not None:
+        sides = (picture.shape[1] - 1, picture.shape[0] - 1) * 2
+        ends = [min(max(x, 0.0), 1.0) * side for x, side in zip(crop.box, sides, strict=True)]
+        boxes["object"] = ends[0] + 0.5, ends[1] + 0.5, ends[2] - ends[0], ends[3] - ends[1]
+    for name, (across, down, wide, high) in boxes.items():
+        place = corner[1] + across - 0.5, corner[0] + down - 0.5
+        for color, width in ((sheet.ink(PAPER), 2 * line), (sheet.ink(LABELLED), line)):
+            looks: dict[str, Any] = {"fill": False, "gid": name, "edgecolor": color}
+            axes.add_patch(Rectangle(place, wide, high, linewidth=width, **looks))

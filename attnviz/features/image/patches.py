@@ -67,6 +67,53 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
     return _looking(attention, maps, f"token {place} ('{tokens[place].text}')", place)
 
 
+OBJECTS = "objects"  # the side of queries for objects
+MOST_OBJECTS, SURE = 8, 0.5  # queries that are shown, and the score from which on; of fewer, four
+
+
+def look_from_objects(attention: Attention, which: str | None, patch: str | None) -> Attention:
+    """The attention of the queries that find most, or of one by its number; "all": of every one.
+
+    A `patch` puts the encoder's look from it first.
+
+    Raises:
+        UsageError: there is no such query, or an encoder whose look were asked for.
+    """
+    maps = attention.maps
+    if patch is not None:
+        if not (own := [item for item in maps if item.query_side == "picture"]):
+            raise UsageError("this model has no encoder over the picture: leave --patch out")
+        return attention.with_maps((*own, *(item for item in maps if item not in own)))
+    names = next(item.query_tokens for item in maps if item.query_side == OBJECTS)
+    if which is not None and which != "all" and not (is_number(which) and int(which) < len(names)):
+        raise UsageError(f"query {which} does not exist: the model has 0 to {len(names) - 1}")
+    if which == "all":
+        numbers = [*range(len(names))]
+    elif which is not None:
+        numbers = [int(which)]
+    else:
+        sure = [one.query for one in attention.found if one.score >= SURE]
+        best = [one.query for one in attention.found] or [*range(len(names))]
+        numbers = (sure if len(sure) >= 4 else best[:4])[:MOST_OBJECTS]
+    tokens = tuple(names[number] for number in numbers)
+    looks = tuple(
+        item.with_weights(item.weights[:, :, numbers], query_tokens=tokens)
+        if item.query_side == OBJECTS
+        else item
+        for item in maps
+    )
+    step = "" if which == "all" else f"queries {', '.join(map(str, numbers))} of {len(names)}"
+    return attention.with_maps(looks, *([step] if step else []))
+
+
+def refuse_objects(attention: Attention) -> Any:
+    """What stands for a picture where queries have no weights over it."""
+    raise UsageError(
+        f"'{attention.provenance.title}' has no weights from its queries to the picture, so there "
+        "is none to draw: -f json and -f csv have its other maps"
+    )
+
+
 def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
     """The patch whose attention is shown, or else the class token; None: the mean is shown.
 
@@ -243,7 +290,7 @@ def picture_overviews(attention: Attention, *, every_layer: bool = False) -> lis
 
 def _mean_look(item: AttentionMap) -> AttentionMap:
     mean = item.weights.astype(np.float64).mean(axis=2, keepdims=True).astype(np.float32)
-    what = "queries" if item.query_side == "queries" else "words"
+    what = "queries" if item.query_side in ("queries", OBJECTS) else "words"
     who = "" if item.query_side == "written" else "the mean over "
     one = Token(f"{who}{len(item.query_tokens)} {what}", special=True)
     return item.with_weights(mean, query_tokens=(one,))

@@ -15,15 +15,17 @@ from attnviz.analyses.select import reduce_attention, shows_layers
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.features.image import patches
+from attnviz.features.image.patches import OBJECTS
 from attnviz.features.lenses.ask import apply_lens, ask_source
 from attnviz.features.lenses.links import with_links
+from attnviz.features.video.frames import MOST_FRAMES, ChosenFrames, Film, open_film
 from attnviz.features.vision.opening import VISION, check_vision
-from attnviz.features.vision.picture_files import as_jpeg, read_frames, read_picture
+from attnviz.features.vision.picture_files import as_jpeg, read_picture
 from attnviz.models import Source, attend_query
 from attnviz.models.open import open_source
 from attnviz.renderers import Views
@@ -82,7 +84,18 @@ def sheet_boxes(attention: Attention) -> Mapping[str, tuple[int, Any]]:
 def sheet_parts(attention: Attention, images: Sequence[Any]) -> dict[str, Any]:
     """The part of a picture that the patches of each stream cover, by stream."""
     boxes = sheet_boxes(attention)
-    return {name: images[number].crop(box) for name, (number, box) in boxes.items()}
+    return {name: _cut_out(images[number], box) for name, (number, box) in boxes.items()}
+
+
+def _cut_out(image: Any, box: tuple[float, float, float, float] | None) -> Any:
+    """A part of a picture; white where it ends beyond the right or the bottom."""
+    part = image.crop(box)
+    if box is None or min(box[:2]) < 0 or (box[2] <= image.width and box[3] <= image.height):
+        return part
+    ground = image.resize(part.size)
+    ground.paste("white", (0, 0, *part.size))
+    ground.paste(image, tuple(-round(side) for side in box[:2]))
+    return ground
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,8 @@ class PictureRequest:
             raise UsageError(f"'{model}' reads no text: {flag} needs --model ID_OR_FOLDER")
         check_choice(replace(options.choice, lens=self.lens))
         if self.patch is not None and self.patch != ALL:
-            parse_patch(self.patch)
+            step, _, place = self.patch.partition(",")
+            parse_patch(place if self.video and "," in place and is_number(step) else self.patch)
         if self.patch == ALL and self.screen:
             raise UsageError(
                 f"--patch all is data, and {self.screen} shows one patch: use -f json, csv, …, or "
@@ -120,11 +134,7 @@ class PictureRequest:
                 "--patch out"
             )
         if not self.has_text(origin):
-            if self.token is not None:
-                raise UsageError("--token chooses a token of --text: give that too")
-            with_text = {"--video": self.video, "a second picture": len(self.files) > 1}
-            if flags := [name for name, value in with_text.items() if value]:
-                raise UsageError(f"{flags[0]} is read together with --text: give that too")
+            self._check_alone(str(model))
             return
         raw = None if self.lens == "raw" else self.lens
         alone = {"--patch": self.patch, "--image-size": self.image_size, "--lens": raw}
@@ -132,6 +142,15 @@ class PictureRequest:
             raise UsageError(f"{flags[0]} is for a picture without {flag}: leave one of them out")
         if self.text is not None:
             check_text(self.text)
+
+    def _check_alone(self, model: str) -> None:
+        """Refuse what needs a text, or another model than the one inside."""
+        if self.token is not None and model == VISION:
+            raise UsageError("--token chooses a token of --text: give that too")
+        if self.video and model == VISION:
+            raise UsageError(f"'{model}' reads no film: --video needs --model ID_OR_FOLDER")
+        if len(self.files) > 1 and not self.video:
+            raise UsageError("a second picture is read together with --text: give that too")
 
     def has_text(self, origin: Origin) -> bool:
         """Whether a text looks: one that is given, or what the model writes."""
@@ -143,42 +162,46 @@ class PictureRequest:
         files = enumerate(self.files)
         return [one.name if isinstance(one, Path) else f"picture {place}" for place, one in files]
 
-    def read(self) -> list[Any]:
-        return [*(read_frames(self.files) if self.video else map(read_picture, self.files))]
+    def read(self) -> Film | list[Any]:
+        """The pictures; of a film what is to be read, once the model says how much."""
+        return open_film(self.files) if self.video else [*map(read_picture, self.files)]
 
 
-def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Options) -> Item:
+def look_at_pictures(
+    request: PictureRequest, images: Film | Sequence[Any], options: Options
+) -> Item:
     """Where a model looks in the pictures, as data, in pictures of its own and on a page."""
     from attnviz.features.vision.pictures import parse_size
 
     patch, choice = request.patch, replace(options.choice, lens=request.lens)
     size = None if request.image_size is None else parse_size(request.image_size)
-    picture = Picture(images[0], size, patch, request.lens, tuple(images[1:]), request.video)
     has_text = request.has_text(options.origin)
     source = open_source(options.origin, "picture-text" if has_text else "picture")
+    film = _choose_frames(source, images, has_text=has_text)
+    images = film.frames
+    picture = Picture(images[0], size, patch, request.lens, tuple(images[1:]), request.video)
     query = Query(request.text or "", kind="picture", picture=picture)
     attention = look_through(source, query, choice, patch)
     settings = {**attention.provenance.settings, "picture": ", ".join(request.names)}
-    provenance = replace(attention.provenance, settings=settings)
+    notes = (*attention.provenance.notes, *([film.note] if film.note else []))
+    provenance = replace(attention.provenance, settings=settings, notes=notes)
     attention = replace(attention, id=Path(request.names[0]).stem, provenance=provenance)
     if request.lens == "raw":  # of other values, a large sum may be what the patch shows
         attention = patches.with_sinks(attention)
-    looks, wrote = attention, attention.main.query_side != "text"
-    every = has_text and (request.token == ALL or (request.token is None and wrote))
-    if not has_text and patch != ALL:
-        looks = patches.look_from(attention, patch)
-    elif has_text and not every:
-        looks = patches.look_from_token(attention, request.token)
+    looks, every = _choose_looks(request, attention, has_text=has_text)
     # The lens has been applied already.
     choice = replace(choice, lens="raw", explain=None)
     result = apply_choice(looks, choice)
     parts, smooth = sheet_parts(attention, images), request.smooth
-    crop = partial(_crop, attention, images, result.main.stream, patch)
-    figures = (
-        _contact_sheets(result, parts, partial(_crop, attention, images), smooth=smooth)
-        if every or len(parts) > 1
-        else _layer_pictures(result, crop, smooth=smooth)
-    )
+    crop = partial(_crop, result, images, result.main.stream, patch)
+    if request.video:
+        figures = _film_pictures(result, film, parts, smooth=smooth, has_text=has_text)
+    elif result.main.key_side == OBJECTS:
+        figures = dict.fromkeys(("overlay", "grid"), partial(patches.refuse_objects, result))
+    elif every or (has_text and len(parts) > 1):
+        figures = _contact_sheets(result, parts, partial(_crop, result, images), smooth=smooth)
+    else:
+        figures = _layer_pictures(result, crop, smooth=smooth)
 
     def page(command: str) -> str:
         from attnviz.renderers.page import MOST_WEIGHTS
@@ -197,6 +220,38 @@ def look_at_pictures(request: PictureRequest, images: Sequence[Any], options: Op
     return Item(result, views, figures, page)
 
 
+def _choose_looks(
+    request: PictureRequest, attention: Attention, *, has_text: bool
+) -> tuple[Attention, bool]:
+    """The looks to show, and whether those of several words or queries are shown apart."""
+    patch, wrote = request.patch, attention.main.query_side != "text"
+    if OBJECTS in {item.query_side for item in attention.maps}:
+        looks = patches.look_from_objects(attention, request.token, patch)
+        return looks, len(looks.main.query_tokens) > 1 and looks.main.query_side == OBJECTS
+    if has_text:
+        every = request.token == ALL or (request.token is None and wrote)
+        return attention if every else patches.look_from_token(attention, request.token), every
+    if request.token is not None:
+        raise UsageError("--token chooses a token of --text: give that too")
+    if request.video or patch == ALL:
+        return attention, False
+    return patches.look_from(attention, patch), False
+
+
+def _choose_frames(source: Source, images: Film | Sequence[Any], *, has_text: bool) -> ChosenFrames:
+    """The pictures; of a film as many frames as the model reads, evenly."""
+    if not isinstance(images, Film):
+        return ChosenFrames(tuple(images))
+    if has_text:
+        return images.choose(MOST_FRAMES)
+    if not source.most_frames:
+        raise UsageError(
+            "this model reads single pictures: leave --video out, name a model of videos "
+            "(VideoMAE, ViViT, TimeSformer), or give a --text to one of pictures and text"
+        )
+    return images.choose(source.most_frames, exactly=True)
+
+
 def _crop(
     attention: Attention, images: Sequence[Any], stream: str, patch: str | None = None
 ) -> PictureCrop:
@@ -207,19 +262,38 @@ def _crop(
     if patch is not None:
         query_patch = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
     if attention.sheets:  # parts of pictures that are read one by one
-        part = sheet_parts(attention, images)[stream]
-        return PictureCrop(np.asarray(part), query_patch)
+        part = PictureCrop(np.asarray(sheet_parts(attention, images)[stream]), query_patch)
+        item = attention.map_of(stream)
+        return _with_object(attention, part, item, 0) if len(item.query_tokens) == 1 else part
     number, box = sheet_boxes(attention)[stream]
     sides = images[number].size * 2
     region = tuple(x / side for x, side in zip(box or (0, 0, *sides[:2]), sides, strict=True))
     return PictureCrop(np.asarray(images[number]), query_patch, region=region)
 
 
+def _with_object(
+    attention: Attention, crop: PictureCrop, item: AttentionMap, row: int
+) -> PictureCrop:
+    """The crop with the box of what the query of a row finds, if there is one."""
+    boxes = {f"query {one.query}": one.box for one in attention.found}
+    box = boxes.get(item.query_tokens[row].text.partition(":")[0])
+    if box is None or item.query_side != OBJECTS:
+        return crop
+    left, top, right, bottom = attention.sheets[item.stream][1]
+    sides = (right - left, bottom - top) * 2
+    shares = [
+        (x - first) / side for x, first, side in zip(box, (left, top) * 2, sides, strict=True)
+    ]
+    return replace(crop, box=(shares[0], shares[1], shares[2], shares[3]))
+
+
 def _layer_pictures(
     attention: Attention, picture: Callable[[], PictureCrop], *, smooth: bool
 ) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
-    item = attention.maps[-1]
+    own = [one for one in attention.maps if one.stream == attention.main.stream]
+    attention = replace(attention, maps=tuple(own))
+    item = own[-1]
     words: dict[str, Any] = {"unit": item.unit, "values": item.values}
     looks = patches.said_looks(item)
 
@@ -248,28 +322,66 @@ def _layer_pictures(
     return {"overlay": one, "grid": every}
 
 
+def _film_pictures(
+    attention: Attention,
+    film: ChosenFrames,
+    parts: Mapping[str, Any],
+    *,
+    smooth: bool,
+    has_text: bool,
+) -> dict[str, Callable[[], Figure]]:
+    """A strip of frames, or one for each word; every head; and the film with its weights."""
+    from attnviz.features.image import film as film_module
+
+    names = film_module.frame_names(attention, film.times)
+    how = partial(film_module.film_scale, attention, smooth=smooth)
+    moving = {"gif": lambda: film_module.draw_film(attention, film.frames, names, how())}
+    if has_text:
+        crop = partial(_crop, attention, film.frames)
+        return _contact_sheets(attention, parts, crop, smooth=smooth, names=names) | moving
+
+    def strips(*, by_head: bool) -> Figure:
+        return film_module.draw_strips(attention, film.frames, names, how(), by_head=by_head)
+
+    return {
+        "overlay": partial(strips, by_head=False),
+        "grid": partial(strips, by_head=True),
+    } | moving
+
+
 def _contact_sheets(
     attention: Attention,
     parts: Mapping[str, Any],
     crop: Callable[[str], PictureCrop],
     *,
     smooth: bool,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Callable[[], Figure]]:
-    """Every word over every picture, in the mean over heads or head by head."""
-    maps = [item for item in attention.maps if item.stream in parts]
+    """Every word over every picture, in the mean over heads or head by head.
+
+    `names` stand over the pictures of streams.
+    """
+    main_tokens = attention.main.query_tokens
+    maps = [
+        one for one in attention.maps if one.stream in parts and one.query_tokens == main_tokens
+    ]
     last = {item.stream: item for item in maps}  # of several runs of layers the last
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
         from attnviz.features.image.overlay import Overlaying, contact_sheet
         from attnviz.renderers.figures.figure import fit_width
 
-        text = "" if attention.main.query_side == "queries" else attention.text or ""
+        queries = attention.main.query_side in ("queries", OBJECTS)
+        text = "" if queries else attention.text or ""
         word_maps = [(name, merge_words(item, text, "")) for name, item in columns]
         main = word_maps[0][1]
         pictures = {name: crop(name) for name in parts}
         tiles = [
             [
-                (pictures[item.stream], patches.over_picture(item, row)[-1, 0])
+                (
+                    _with_object(attention, pictures[item.stream], item, row),
+                    patches.over_picture(item, row)[-1, 0],
+                )
                 for _, item in word_maps
             ]
             for row in range(len(main.query_tokens))
@@ -287,7 +399,8 @@ def _contact_sheets(
 
     def overlay() -> Figure:
         means = [
-            (name.partition("-to-")[2], *patches.one_picture(item)) for name, item in last.items()
+            ((names or {}).get(name, name.partition("-to-")[2]), *patches.one_picture(item))
+            for name, item in last.items()
         ]
         return draw([(name, item) for name, item, _ in means], means[0][2])
 
@@ -304,5 +417,6 @@ LOOKS = {
     "written": "each word: where the model looked when it wrote it; pieces of a word averaged",
     "queries": "each query: which patches it reads; the text model sees queries, not patches",
     "text": "each word: where it looks; pieces of a word averaged",
+    OBJECTS: "each query: where it looks, and the box that it predicts",
 }
 """The subtitle of a contact sheet, by the side of its queries."""

@@ -7,7 +7,8 @@ none, and gives out no matrices that are those it uses, is read as `watch` reads
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -53,7 +54,9 @@ def open_own_code(
         both_ways = bool(reading.calls) and not (trial.causal or trial.two_stacks)
         mask = mask_token_of(model.model, model.tokenizer)
         denoises = model.max_new_tokens is not None and both_ways and mask is not None
-        as_family = trial.calls_kernel or _gives_out(model.model, reading, inputs)
+        as_family = trial.takes_mask and (
+            trial.calls_kernel or _gives_out(model.model, reading, inputs)
+        )
     if reading.calls:  # the mask says what no table of families knows
         alone: Family = "decoder-only" if trial.causal else "encoder-only"
         family: Family = "encoder–decoder" if trial.two_stacks else alone
@@ -110,8 +113,9 @@ def own_class(config: Any, *, with_head: bool) -> Any:
 def _with_old_habits(kind: Any) -> Any:
     """A class that may be written for transformers 4, as one that transformers 5 can load.
 
-    Then `__init__` need not end in `post_init`, `tie_weights` took no arguments, and tied weights
-    were a list of those that are the input embeddings.
+    Then `__init__` made the numbers of buffers that no checkpoint holds (transformers 5 leaves any)
+    and need not end in `post_init`, `tie_weights` took no arguments, and tied weights were a list
+    of those that are the input embeddings.
     """
     from transformers import PreTrainedModel
 
@@ -122,9 +126,23 @@ def _with_old_habits(kind: Any) -> Any:
 
     class OwnModel(kind):  # type: ignore[misc]
         def __init__(self, config: Any, *arguments: Any, **how: Any) -> None:
-            super().__init__(config, *arguments, **how)
-            if not hasattr(self, "all_tied_weights_keys"):
-                self.post_init()
+            with _real_buffers():
+                super().__init__(config, *arguments, **how)
+                if not hasattr(self, "all_tied_weights_keys"):
+                    self.post_init()
+            saves = self.state_dict().keys()
+            own = self.named_buffers()
+            self.own_buffers = {name: one.clone() for name, one in own if name not in saves}
+
+        @classmethod
+        def from_pretrained(cls, *arguments: Any, **how: Any) -> Any:
+            """As usual, with buffers that no checkpoint holds as `__init__` has made them."""
+            answer = super().from_pretrained(*arguments, **how)
+            model = answer[0] if isinstance(answer, tuple) else answer
+            own = dict(model.named_buffers())
+            for name, numbers in model.own_buffers.items():  # moved, and not yet with numbers
+                own[name].copy_(numbers)
+            return answer
 
         def post_init(self) -> None:
             names: Any = getattr(self, "_tied_weights_keys", None)
@@ -144,3 +162,27 @@ def _with_old_habits(kind: Any) -> Any:
     OwnModel.__name__, OwnModel.__qualname__ = kind.__name__, kind.__qualname__
     OwnModel.__module__ = kind.__module__
     return OwnModel
+
+
+@contextmanager
+def _real_buffers() -> Iterator[None]:
+    """Make tensors on the processor and parameters without numbers, where all would have none."""
+    import torch
+
+    module_class: Any = torch.nn.Module
+    plain = module_class.register_parameter
+
+    def register(module: Any, name: str, one: Any) -> None:
+        if one is not None and one.device.type != "meta":
+            one = torch.nn.Parameter(one.detach().to("meta"), requires_grad=one.requires_grad)
+        plain(module, name, one)
+
+    if torch.get_default_device().type != "meta":
+        yield
+        return
+    module_class.register_parameter = register
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        module_class.register_parameter = plain

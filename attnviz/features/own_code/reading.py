@@ -56,7 +56,7 @@ def watch_pass(model: Any, inputs: Mapping[str, Any], region: Region) -> Watched
             torch.no_grad(),
             observe(model, request, eager=eager) as log,
         ):
-            output = model(**without_cache(model, inputs))
+            output = model(**without_cache(model, inputs, return_dict=True))
         if not log.ran_compiled:
             break
     by_call = dict[tuple[str, int], list[CapturedCall]]()
@@ -140,15 +140,14 @@ def _overflow(log: WatchLog) -> Iterator[str]:
 def _stream_of(call: CapturedCall, sides: Sides) -> str | None:
     """The stream of a call by its module's path, its lengths, its inputs and its mask; or None."""
     fits = [stream for stream, side in sides.items() if side == call.sides]
-    if len(fits) < 2:
-        return fits[0] if fits else None
-    by_path_name = kernel.stream_of(call.path)
-    if by_path_name in fits:
-        return by_path_name
-    if not call.same_input:
-        return "cross" if "cross" in fits else None
+    path_stream = kernel.stream_of(call.path)
+    if len(fits) < 2 or (path_stream in fits and path_stream != "decoder"):
+        return path_stream if len(fits) > 1 else next(iter(fits), None)
+    back = looks_back(call)
+    if "cross" in fits and not (call.same_input or back):
+        return "cross"
     own = [stream for stream in fits if stream != "cross"]
-    return own[-1] if looks_back(call) else own[0]
+    return own[-1] if back or path_stream == "decoder" else own[0]
 
 
 def looks_back(call: CapturedCall) -> bool:

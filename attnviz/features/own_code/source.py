@@ -33,7 +33,7 @@ from attnviz.features.own_code.reading import (
 )
 from attnviz.models import answer
 from attnviz.models.hugging_face.capture.capture import without_cache
-from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE, MAP_BYTES, SIZES, Region
+from attnviz.models.hugging_face.capture.region import CELL, DEFAULT_SIZE, MAP_BYTES, SIZES, Region
 from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
@@ -102,7 +102,17 @@ class OwnCodeModel(LoadedModel):
             return self._denoise(query)
         encoding = encode(self, query)
         inputs = self.tensors(encoding.inputs, encoding.part)
-        return self._build(encoding, self._watch(encoding, inputs))
+        sides = encoding.sides
+        if self.trial.two_stacks and encoding.part is self.model and [*sides] == ["encoder"]:
+            # An encoder that cannot run alone: the decoder reads a token, and is not shown.
+            inputs["decoder_input_ids"] = inputs["input_ids"][:, :1]
+            sides = {**sides, "cross": (1, len(encoding.ids("text"))), "decoder": (1, 1)}
+        longest = max(max(side) for side in sides.values())
+        region = self._region_for(longest, whole=query.in_blocks is not None)
+        reading = watch_pass(encoding.part, inputs, region)
+        captures, notes = layers_of(reading, encoding.part, sides)
+        own = [one for one in captures if one.stream in encoding.sides]
+        return with_facts(encoding.build_attention(own), [reading], notes)
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
         model_inputs = LoadedModel.tensors(self, inputs, part)
@@ -110,21 +120,17 @@ class OwnCodeModel(LoadedModel):
             model_inputs.pop("attention_mask", None)
         return model_inputs
 
-    def _watch(self, encoding: EncodedQuery, inputs: Mapping[str, Any]) -> WatchedPass:
-        longest = max(max(side) for side in encoding.sides.values())
-        return watch_pass(encoding.part, inputs, self._region_for(longest))
+    def _region_for(self, length: int, *, whole: bool = False) -> Region:
+        """What is asked for; of a long text as many blocks as its maps leave room for.
 
-    def _region_for(self, length: int) -> Region:
-        """What is asked for; of a long text as many blocks as its maps leave room for."""
-        most = self.region.max_size
+        Of the `whole` every weight is wanted, as measures of heads need, if that fits.
+        """
+        most = None if whole else self.region.max_size
         if most is None:
-            fitting = (one for one in SIZES if 4 * self.trial.heads * one * one <= MAP_BYTES)
+            sizes = length if whole else DEFAULT_SIZE, DEFAULT_SIZE, *SIZES
+            fitting = (one for one in sizes if CELL * self.trial.heads * one**2 <= MAP_BYTES)
             most = DEFAULT_SIZE if length <= DEFAULT_SIZE else next(fitting, SIZES[-1])
         return replace(self.region, max_size=most)
-
-    def _build(self, encoding: EncodedQuery, reading: WatchedPass) -> Attention:
-        captures, notes = layers_of(reading, encoding.part, encoding.sides)
-        return with_facts(encoding.build_attention(captures), [reading], notes)
 
     def write_ids(self, inputs: Mapping[str, Any], most: int) -> list[int]:
         """The ids of a text or a target, and of what is written, each time the likeliest token."""
@@ -148,7 +154,7 @@ class OwnCodeModel(LoadedModel):
         import torch
 
         with running_errors(self.model), torch.no_grad():
-            return logits_of(self.model(**without_cache(self.model, inputs)))
+            return logits_of(self.model(**without_cache(self.model, inputs, return_dict=True)))
 
     def _denoise(self, query: Query) -> Attention:
         """What a model that reads both ways writes behind a text, a map for each step."""

@@ -51,12 +51,17 @@ def open_vision(origin: Origin, *, with_head: WithHead = False) -> Source:
 
         return load_vision_model(name, **loading_of(origin))
 
+    def load() -> Source:
+        from attnviz.features.vision.vision_model import load_picture_model
+
+        return load_picture_model(name, **loading_of(origin))
+
     def open_light() -> Source:
         from attnviz.features.vision.light_vision import open_light_vision
 
         return open_light_vision(origin, str(name), load_whole, with_head=bool(with_head))
 
-    return open_in_numpy(origin, name, open_light) or load_whole()
+    return open_in_numpy(origin, name, open_light) or load()
 
 
 def query_of_picture(path: Path, lens: str = "raw") -> Query:

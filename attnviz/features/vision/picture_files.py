@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +18,6 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000
 """The formats that are read, whatever a file's name. Others of Pillow's start a program (EPS runs
 Ghostscript) or read further files."""
 MOST_PIXELS = 1 << 26  # pixels of a picture at most; in colours they take 256 MiB
-MOST_FRAMES = 64  # frames of a video at most: each has hundreds of patches
 
 
 @contextmanager
@@ -71,37 +70,6 @@ def upright_picture(
 
     with open_picture(file, name, formats) as picture:
         return on_white(ImageOps.exif_transpose(picture), name, picture.format)
-
-
-def read_frames(paths: Sequence[Path | Any]) -> list[Image]:
-    """Every frame of animated pictures, one after the other."""
-    from PIL import ImageSequence
-
-    frames: list[Image] = []
-    for path in paths:
-        read_picture(path)  # says in one line what is no picture
-        name, path = name_of(path), path if isinstance(path, Path) else picture_of(path)
-        with open_picture(path, name) as picture:
-            for frame in ImageSequence.Iterator(picture):
-                if len(frames) == MOST_FRAMES:
-                    raise InputError(
-                        f"{name} brings the video to more than {MOST_FRAMES} frames: give some "
-                        "of them, as files of their own"
-                    )
-                frames.append(on_white(frame, name, picture.format))
-                if sum(one.width * one.height for one in frames) > 2 * MOST_PIXELS:
-                    raise InputError(
-                        f"{name} brings the video to more than {2 * MOST_PIXELS:,} pixels: make "
-                        "the frames smaller, or give fewer"
-                    )
-    sizes = sorted({frame.size for frame in frames})
-    if len(sizes) > 1:
-        two = " and ".join(f"{width} × {height}" for width, height in sizes[:2])
-        raise InputError(f"frames of a video are of one size, and these have {two} pixels")
-    if len(frames) < 2:
-        one = f"{name_of(paths[0])} is a single picture"
-        raise InputError(f"{one}: --video needs two frames or more")
-    return frames
 
 
 def name_of(picture: Path | Any) -> str:

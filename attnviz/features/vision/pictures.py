@@ -36,9 +36,12 @@ def load_processor(folder: Path, name: str) -> Any:
     """The image processor of a model, which resizes and normalises pictures."""
     import transformers
 
-    if not any(
-        (folder / file).is_file() for file in ("preprocessor_config.json", "processor_config.json")
-    ):
+    own = "preprocessor_config.json", "processor_config.json"
+    if not any((folder / file).is_file() for file in own):
+        if (folder / "video_preprocessor_config.json").is_file():
+            films: Any = transformers.AutoVideoProcessor
+            with library_errors(f"the video processor of '{name}' cannot be loaded"):
+                return films.from_pretrained(folder, local_files_only=True)
         raise ModelError(
             f"'{name}' has no image processor (preprocessor_config.json), which says how to "
             "resize and normalise a picture"

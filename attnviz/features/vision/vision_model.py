@@ -6,7 +6,7 @@ in windows, pool, merge or pack patches, the patches are traced through the mode
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from attnviz.core import lens_inputs, registry
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
@@ -245,7 +245,18 @@ class VisionModel(Source):
 
 def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
-    parts = load_parts(name, LoadOptions(**options), pictures.load_processor, model_class)
+    source = load_picture_model(name, **options)
+    if not isinstance(source, VisionModel):
+        raise ModelError(f"'{name}' reads pictures in another way than by patches alone")
+    return source
+
+
+def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
+    """The source of a model that reads pictures or films, by what its mechanism is."""
+    parts = load_parts(name, LoadOptions(**options), pictures.load_processor, _class_of)
+    for row in registry.PICTURE_READERS.values():
+        if (source := cast("Source | None", row.load()(str(name), parts))) is not None:
+            return source
     model = parts.model
     if model.main_input_name != "pixel_values" and not any(
         "pixel_values" in input_names(part) for _, part in readers_of(model)
@@ -258,6 +269,18 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     return VisionModel(
         name=str(name), model=model, processor=parts.reader, provenance=provenance, task=task
     )
+
+
+def _class_of(config: Any) -> Any:
+    """The class that loads a model; one that finds objects keeps its head."""
+    finds = (
+        "ObjectDetection",
+        "InstanceSegmentation",
+        "UniversalSegmentation",
+        "DetrForSegmentation",
+    )
+    with_head = str((config.architectures or [""])[0]).endswith(finds)
+    return model_class(config, with_head=with_head)
 
 
 def vision_tower(model: Any) -> Any:

@@ -158,7 +158,6 @@ def test_without_kernels_nothing_is_measured_and_said(tmp_path):
         ("segformer", "(SegformerModel) has no head that gives classes"),
         ("swin", "attends in windows, and --lens effect needs every token"),
         ("vit_mae", "(ViTMAEModel) has no head that gives classes"),
-        ("yolos", "(YolosModel) has no head that gives classes"),
     ],
 )
 def test_what_predicts_nothing_is_refused_in_one_line(family, says, tmp_path):

@@ -234,8 +234,8 @@ def test_a_page_of_too_many_heads_has_their_mean(llava, tmp_path, monkeypatch):
     assert '"rows":4,"columns":4' in text
 
 
-def test_frames_and_further_pictures_need_a_text(llava, tmp_path):
-    for arguments in ((SHAPES,), ("--video",), ("--generate", 3)):
+def test_frames_and_further_pictures_need_a_text(llava, folder, tmp_path):
+    for arguments in ((SHAPES,), ("--generate", 3)):
         done = attnviz("image", SHAPES, "--model", llava, *arguments)
         given = "a second picture" if arguments == (SHAPES,) else arguments[0]
         assert (done.status, done.mistake) == (
@@ -248,7 +248,9 @@ def test_frames_and_further_pictures_need_a_text(llava, tmp_path):
     frames = [Image.new("RGB", (8, 8), (3 * number, 0, 0)) for number in range(65)]
     frames[0].save(several, save_all=True, append_images=frames[1:])
     done = attnviz("image", several, "--model", llava, "--text", "a", "--video")
-    assert "brings the video to more than 64 frames" in done.mistake
+    assert "reads no video: leave --video out" in done.mistake
+    done = attnviz("image", several, "--model", folder, "--video")
+    assert "this model reads single pictures: leave --video out" in done.mistake
     frames[0].save(several)
     done = attnviz("image", SHAPES, several, "--model", llava, "--text", "a", "--video")
     assert done.mistake.startswith("frames of a video are of one size, and these have 8 × 8 and ")

@@ -50,14 +50,16 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.d_model, config.heads_kv * size, bias=False)
         self.v_proj = nn.Linear(config.d_model, config.heads_kv * size, bias=False)
         self.o_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        rates = 10000.0 ** (-torch.arange(0, size, 2).float() / size)
+        self.register_buffer("rates", rates, persistent=False)
+        self.places = torch.arange(2048).float()
 
     def forward(self, x, hidden):
         own, (batch, length, _) = self.config, x.shape
         size = own.d_model // own.n_heads
         q, k, v = (p(x).view(batch, length, -1, size).transpose(1, 2)
                    for p in (self.q_proj, self.k_proj, self.v_proj))
-        rates = 10000.0 ** (-torch.arange(0, size, 2).float() / size)
-        angles = torch.arange(length).float()[:, None] * rates
+        angles = self.places[:length, None] * self.rates
         cos, sin = (f(torch.cat([angles, angles], -1)) for f in (torch.cos, torch.sin))
         q, k = (one * cos + turn(one) * sin for one in (q, k))
         k, v = (one.repeat_interleave(own.n_heads // own.heads_kv, 1) for one in (k, v))
@@ -318,3 +320,98 @@ def llada_folder(folder: Path, *, seed: int = 1, **config: Any) -> Path:
     }
     own = {"model_type": "own-llada", "mask_token_id": 4, **config}
     return write(folder, LLADA, weights, classes, "OwnModelLM", **own)
+
+
+TWO_STACKS = """
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PretrainedConfig
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own-two"
+
+    def __init__(self, size=24, heads=3, vocab_size=26, front="front", back="back", **more):
+        self.size, self.heads, self.vocab_size = size, heads, vocab_size
+        self.front, self.back = front, back
+        super().__init__(**more)
+
+
+class Mix(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.heads = config.heads
+        self.q, self.k, self.v, self.o = (nn.Linear(config.size, config.size) for _ in range(4))
+
+    def forward(self, x, other=None, causal=False):
+        other, size = x if other is None else other, x.shape[-1]
+        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = (p(other).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.k, self.v))
+        scores = q @ k.mT / (size / self.heads) ** 0.5
+        if causal:
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+        self.shares = scores.softmax(-1)
+        return x + self.o((self.shares @ v).transpose(1, 2).flatten(2))
+
+
+class Front(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.mixes = nn.ModuleList(Mix(config) for _ in range(2))
+
+    def forward(self, x):
+        for mix in self.mixes:
+            x = mix(x)
+        return x
+
+
+class Step(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.own, self.other = Mix(config), Mix(config)
+
+
+class OwnSeq2Seq(PreTrainedModel):
+    config_class = OwnConfig
+    base_model_prefix = "model"
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.words = nn.Embedding(config.vocab_size, config.size)
+        self.places = nn.Embedding(40, config.size)
+        setattr(self, config.front, Front(config))
+        setattr(self, config.back, nn.ModuleList(Step(config) for _ in range(3)))
+        self.head = nn.Linear(config.size, config.vocab_size, bias=False)
+
+    def embed(self, ids):
+        return self.words(ids) + self.places.weight[: ids.shape[1]]
+
+    def forward(self, input_ids, attention_mask=None, decoder_input_ids=None):
+        source = getattr(self, self.config.front)(self.embed(input_ids))
+        x = self.embed(decoder_input_ids)
+        for step in getattr(self, self.config.back):
+            x = step.other(step.own(x, causal=True), source)
+        return Seq2SeqLMOutput(logits=self.head(x))
+"""
+
+
+def two_stacks_folder(folder: Path, front: str = "front", back: str = "back") -> Path:
+    """A folder of an encoder and a decoder, in modules of these names, with random weights."""
+    weights, generator = dict[str, Any](), torch.Generator().manual_seed(3)
+    mixes = [f"{front}.mixes.{n}" for n in range(2)]
+    mixes += [f"{back}.{n}.{part}" for n in range(3) for part in ("own", "other")]
+    for mix in mixes:
+        for name in "qkvo":
+            weights[f"{mix}.{name}.weight"] = torch.randn(24, 24, generator=generator) * 0.2
+            weights[f"{mix}.{name}.bias"] = torch.zeros(24)
+    weights["words.weight"] = torch.randn(26, 24, generator=generator) * 0.7
+    weights["places.weight"] = torch.randn(40, 24, generator=generator)
+    weights["head.weight"] = torch.randn(26, 24, generator=generator)
+    classes = {
+        "AutoConfig": "modeling_own.OwnConfig",
+        "AutoModelForSeq2SeqLM": "modeling_own.OwnSeq2Seq",
+    }
+    own = {"model_type": "own-two", "front": front, "back": back, "decoder_start_token_id": 2}
+    return write(folder, TWO_STACKS, weights, classes, "OwnSeq2Seq", eos_token_id=3, **own)

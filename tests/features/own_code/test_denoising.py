@@ -195,3 +195,24 @@ def test_the_same_text_alone_has_one_map(llada):
     prompt = [token.piece[0] for token in result.main.query_tokens]
     assert [item.stream for item in result.maps] == ["self"]
     assert np.abs(result.weights - slow_pass(llada, prompt)[1]).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_a_model_that_calls_a_kernel_denoises_alike(tmp_path):
+    results = []
+    for way in ("kernel", "matmul"):
+        folder = folders.llama_folder(tmp_path / way, way, causal=False, mask_token_id=MASK)
+        results.append(attend(folder, 3))
+    assert results[0].text == results[1].text
+    for one, other in zip(*(result.maps for result in results), strict=True):
+        assert one.stream == other.stream
+        assert np.abs(one.weights - other.weights).max() < 1e-5
+
+
+def test_words_of_a_step_are_not_told_before_they_are_written(llada):
+    result = attend(llada, 4)
+    for item in result.words().maps:
+        texts = [token.text for token in item.key_tokens]
+        assert texts.count("[MASK]") == 5 - int(item.stream.split()[1])
+        np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
+    assert result.parts.kind == "prompt and output"

@@ -178,6 +178,7 @@ def test_parts_and_blocks_of_a_text_are_those_of_its_matrices(llama):
         assert any("blocks of 2" in note for note in blocks.notes)
 
 
+@pytest.mark.slow
 def test_any_class_of_the_map_is_loaded(tmp_path):
     kinds = {
         "AutoModel": "OwnModel",
@@ -224,3 +225,30 @@ def test_lines_of_json_hold_the_weights(llama):
     (line,) = done.lines
     (item,) = json.loads(line)["maps"]
     assert np.abs(np.array(item["weights"]) - eager_weights(llama())[0]).max() < 1e-5
+
+
+def test_measures_of_a_long_text_are_of_all_its_weights(llama, monkeypatch):
+    from attnviz.features.own_code import source as own_source
+
+    monkeypatch.setattr(own_source, "DEFAULT_SIZE", 5)
+    source = open_source(Origin(model=str(llama()), allow="code"), "self")
+    truth, *_ = eager_weights(llama())
+    pooled, whole = source.attend([Query(TEXT), Query(TEXT, in_blocks=lambda one: one)])
+    assert pooled.main.blocks == (2, 2)
+    assert np.abs(whole.weights - truth).max() < 1e-5
+    monkeypatch.setattr(own_source, "MAP_BYTES", 0)
+    (small,) = source.attend([Query(TEXT)])
+    assert small.main.weights.shape[2] <= 64
+
+
+@pytest.mark.slow
+def test_heads_are_measured_and_lenses_left_out_by_name(llama):
+    done = attnviz("heads", TEXT, "--model", llama(), "--allow", "code", "--no-repeat", "-f", "tsv")
+    assert done.status == 0, done.err
+    assert len(done.lines) == 1 + 8
+    done = attnviz(
+        "self", TEXT, "--model", llama(), "--allow", "code", "--lens", "all", "-f", "json"
+    )
+    assert done.status == 0, done.err
+    for lens in ("gradient", "effect", "logits", "norm"):
+        assert f"lens {lens} is left out: " in done.err

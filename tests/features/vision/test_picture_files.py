@@ -13,7 +13,8 @@ from PIL import EpsImagePlugin, Image
 
 from attnviz.core.errors import InputError
 from attnviz.features.image.overlay import picture_crop
-from attnviz.features.vision.picture_files import FORMATS, MOST_PIXELS, read_frames, read_picture
+from attnviz.features.video.frames import open_film
+from attnviz.features.vision.picture_files import FORMATS, MOST_PIXELS, read_picture
 from tests.invoke import attnviz
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n{} loop\n"
@@ -33,7 +34,7 @@ def postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "read",
-    [read_picture, picture_crop, lambda path: read_frames([path])],
+    [read_picture, picture_crop, lambda path: open_film([path])],
     ids=["picture", "shown", "frames"],
 )
 def test_postscript_under_a_pictures_name_is_not_run(read, postscript):
@@ -89,7 +90,7 @@ def test_a_damaged_file_is_a_picture_or_one_line(name, tmp_path):
         for _ in range(draw.randint(0, 4)):
             damaged[draw.randrange(min(len(damaged), 200))] = draw.randrange(256)
         path.write_bytes(damaged)
-        for read in (read_picture, lambda one: read_frames([one])):
+        for read in (read_picture, lambda one: open_film([one]).choose(4)):
             with suppress(InputError):
                 read(path)
 
@@ -121,7 +122,7 @@ def test_pictures_in_memory_are_those_of_their_files(tmp_path):
             np.testing.assert_allclose(np.asarray(read_picture(one)), from_file, atol=1)
     grey = np.asarray(read_picture(shades[..., 0]))
     np.testing.assert_array_equal(grey, np.repeat(shades[..., :1], 3, axis=-1))
-    frames = read_frames([shades, Image.fromarray(shades)])
+    frames = open_film([shades, Image.fromarray(shades)]).choose(2).frames
     assert len(frames) == 2
     np.testing.assert_array_equal(*map(np.asarray, frames))
 

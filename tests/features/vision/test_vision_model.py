@@ -294,6 +294,9 @@ def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
 
     with pytest.raises(AttentionError, match=r"\(ConvNextModel\) has no attention between patch"):
         look(shown("convnext"), picture())
+    # Its detection tokens stand behind the patches, and would be taken for some.
+    with pytest.raises(ModelError, match="reads pictures in another way than by patches alone"):
+        shown("yolos")
     with pytest.raises(ModelError, match=r"has no image processor"):
         load_vision_model(str(folder_of("bert")), device="cpu")
     with pytest.raises(UsageError, match=r"attends in windows: choose one --patch"):

@@ -128,6 +128,7 @@ SUFFIXES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForImageClassification": "AutoModelForImageClassification",
+    "ForVideoClassification": "AutoModelForVideoClassification",
 }
 """Endings of architectures of classifiers, and the auto classes that load them."""
 HEADLESS = ("ForMultipleChoice", "ElectraForPreTraining")

@@ -1,0 +1,1 @@
+"""The weights of every attention module of a pass, whatever runs over what."""
