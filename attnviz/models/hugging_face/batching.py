@@ -23,7 +23,7 @@ from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, c
 from attnviz.models.hugging_face.capture.region import fits_whole, heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices, family
-from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, with_boxes
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
 FEW = 4  # fewer texts are read one by one: a batch of them saves nothing
@@ -294,7 +294,7 @@ def pad_inputs(
         for line, row in zip(array, lists, strict=True):
             line[: len(row)] = row
         tensors[name] = torch.from_numpy(array).to(device)
-    return tensors
+    return with_boxes(tensors, names)
 
 
 def _padding_id(source: LoadedModel) -> int:
