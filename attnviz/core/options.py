@@ -259,6 +259,12 @@ class Origin:
         default="mean",
         suggestions=("mean", "all"),
     )
+    indexer: bool = rare(
+        "projections",
+        "--indexer",
+        "Add the scores by which an indexer chooses keys (DeepSeek-V3.2, V4, GLM-5), before its "
+        "top-k, as stream indexer.",
+    )
     max_size: int | None = rare(
         "long",
         "--max-size N",

@@ -119,6 +119,7 @@ def _check_loading(origin: Origin, origins: list[str]) -> None:
         ),
         "--chat": (origin.chat, "needs a model that writes"),
         "--channels": (origin.channels != "mean", "is for a model without attention"),
+        "--indexer": (origin.indexer, "is for a model that chooses keys by an indexer"),
     }
     for option, (value, use) in uses.items():
         if value and (
@@ -314,6 +315,7 @@ def region_of(origin: Origin) -> Region:
         "links": origin.top,
         "keep_qk": origin.keep_qk,
         "channels": origin.channels,
+        "indexer": origin.indexer,
     }
     return Region(origin.max_size, rows, window, **more)
 

@@ -47,6 +47,7 @@ TABLES: dict[str, str] = {
     "wiring": "stream layer head side writer_stream writer_layer writer_head moved low high",
     "answer": "part stream layer head name other value",
     "answers": "id part stream layer head name other value",
+    "pair-score": "kind side position token stream layer head effect value",
     "ranking": "rank score id text",
     "contrast": "stream layer head position token key_position key_token restored estimate",
     "sources": "number file tokens effect sentence_N MEASURE text",

@@ -5,5 +5,68 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {}
+from tests.hugging_face.tiny_families import EVERY, GROUPED
+
+ROTARY = {"rope_type": "default", "rope_theta": 10_000.0}
+
+VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
+    "bamba": {"attn_layer_indices": [1]},  # by default it has no attention
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": ROTARY, "sliding_attention": ROTARY}
+    },
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 8, "clip_qkv": 8}},
+    "deepseek_v2": {"topk_group": 1, "n_group": 1, "num_experts_per_tok": 2},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "glm4v_moe_text": {"head_dim": 128},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+}
 """By type: values for its configuration, or a function that makes one."""
+
+NO_TEXT = ("gemma4_assistant", "gemma4_unified_assistant")
+"""Types whose class names ids as its input and asks for the states of another model instead."""
+
+SMALL: dict[str, Mapping[str, Any]] = {name: family.sizes for name, family in EVERY.items()} | {
+    "mistral4": {
+        **EVERY["deepseek_v3"].sizes,
+        "rope_parameters": {
+            **ROTARY,
+            "llama_4_scaling_beta": 0.1,
+            "original_max_position_embeddings": 64,
+        },
+        "head_dim": 4,
+    },
+    "reformer": {**EVERY["reformer"].sizes, "is_decoder": True},
+    "hunyuan_vl_text": {
+        **GROUPED,
+        "rope_parameters": {**ROTARY, "mrope_section": [1, 1, 1, 1]},
+    },
+    "qwen4_exp_text": {
+        **GROUPED,
+        "layer_types": ["linear_attention", "indexed_attention"],
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+        "num_experts_per_tok": 2,
+        "num_experts": 4,
+        "hc_count": 2,
+        "hc_lowrank": 8,
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 8,
+        "indexer_budget": 64,
+        "indexer_compress_ratio": 4,
+    },
+    "hrm_text": {
+        "vocab_size": 400,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "head_dim": 8,
+    },
+}
+"""By type: a small configuration, which is taken where no trial leads to one."""

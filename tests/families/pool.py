@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from tests.families.rows import Row
+from tests.families.types_of import find_type
 
 ROOT = Path(__file__).parents[2]
 SECONDS, BYTES = 150, 6 * 2**30
@@ -57,7 +58,7 @@ def try_types(names: Iterable[str], place: Path, workers: int = 1) -> Iterator[R
 
 
 def _in_processes(names: Sequence[str], workers: int) -> Iterator[Row]:
-    _prepare()
+    _prepare(names)
     context = multiprocessing.get_context("fork")
     waiting, running = [*names], dict[Connection, tuple[str, Any, float]]()
     while waiting or running:
@@ -92,13 +93,11 @@ def _received(name: str, pipe: Connection) -> Row:
 
 
 def _lost(name: str, reason: str) -> Row:
-    from tests.families.types_of import find_type
-
     return Row(name, find_type(name).kind, "not built", attention=True, reason=reason)
 
 
-def _prepare() -> None:
-    """Import what every child needs, once."""
+def _prepare(names: Sequence[str]) -> None:
+    """Import what every child needs, and the code of the types, once."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     warnings.simplefilter("ignore")
     import torch
@@ -108,6 +107,8 @@ def _prepare() -> None:
     import tests.families.trial  # noqa: F401
 
     torch.set_num_threads(1)  # a process with threads cannot be forked
+    for name in names:
+        find_type(name)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     gc.freeze()
@@ -117,7 +118,6 @@ def _child(name: str, pipe: Connection) -> None:
     sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     from tests.families.trial import try_type
-    from tests.families.types_of import find_type
 
     try:
         row = try_type(name)

@@ -17,7 +17,7 @@ class Reading:
     """What attnviz showed of a small copy."""
 
     attention: Any  # an `Attention`
-    inputs: Mapping[str, Any]  # what the model was given, for an eager pass; none: not compared
+    inputs: Mapping[str, Any]  # tensors that the model was given, for an eager pass; none: no pass
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,33 @@ def difference(attention: Any, expected: Mapping[str, list[Any]]) -> tuple[float
     streams = dict.fromkeys(one.stream for one in attention.maps if one.stream != "implied")
     for stream in streams:
         ours = [layer for one in attention.maps if one.stream == stream for layer in one.weights]
-        theirs = expected.get(stream) or expected.get("") or ()
-        if not theirs:
+        given = expected.get(stream) or expected.get("") or ()
+        shapes = {one.shape for one in ours}
+        theirs = [one for one in given if one.shape in shapes]  # some give out states as well
+        if not given:
             said = "eager gives out no weights"
         elif [one.shape for one in ours] != [one.shape for one in theirs]:
-            said = f"eager gives out {len(theirs)} arrays of other shapes"
+            said = f"eager gives out {len(given)} arrays of other shapes for {len(ours)} layers"
         else:
-            off = max(far(one, other) for one, other in zip(ours, theirs, strict=True))
+            off = farthest(ours, theirs)
+            if off > NEAR and attention.learned_sink:
+                off = farthest([one / one.sum(-1, keepdims=True) for one in ours], theirs)
+                said = "eager leaves the learned sink out: shares of the rest were compared"
             worst = off if worst is None else max(worst, off)
     return worst, said
+
+
+def farthest(ours: list[Any], theirs: list[Any]) -> float:
+    """The greatest difference of layers."""
+    return max(far(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 def far(ours: Any, theirs: Any) -> float:
     """The greatest difference, less what is allowed of it relatively."""
     return float(np.max(np.abs(ours - theirs) - RELATIVE * np.abs(theirs), initial=0.0))
+
+
+def apart(some: Mapping[str, list[Any]], others: Mapping[str, list[Any]]) -> float:
+    """The greatest difference between two passes' weights."""
+    pairs = ((one, two) for name in some for one, two in zip(some[name], others[name], strict=True))
+    return max(float(np.max(np.abs(one - two))) for one, two in pairs)

@@ -9,10 +9,11 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 
+from attnviz.models.hugging_face.loaded_model import input_names, with_boxes
 from tests.families.copies import Copy
 from tests.families.rows import Reading
 
-TEXT, TARGET = "The red car is fast", "La voiture rouge"
+TEXT, TARGET = "The red car", "La voiture"
 TOKENS, TARGETS = 12, 7  # of an example
 LEAST_BYTES = 320  # of a vocabulary that holds every byte beside its special tokens
 
@@ -20,7 +21,8 @@ LEAST_BYTES = 320  # of a vocabulary that holds every byte beside its special to
 def example(model: Any) -> dict[str, Any]:
     """Ids of a text."""
     ids = torch.arange(5, 5 + TOKENS)[None]
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return with_boxes(inputs, input_names(model))
 
 
 def pair_example(model: Any) -> dict[str, Any]:
@@ -43,6 +45,8 @@ def set_start(config: Any) -> None:
         if one is not None and getattr(one, "decoder_start_token_id", None) is None:
             starts = (getattr(one, f"{name}_token_id", None) for name in ("bos", "pad"))
             one.decoder_start_token_id = next((_first(n) for n in starts if n is not None), 0)
+        if one is not None and getattr(one, "pad_token_id", None) is None:
+            one.pad_token_id = 0
 
 
 def letters_of(config: Any) -> Any:
@@ -114,5 +118,6 @@ def read(copy: Copy, folder: Path) -> Reading:
     target = TARGET if pair else None
     result = attend(TEXT, target, model=str(folder), device="cpu")
     query = Query(TEXT, target, "cross" if pair else "self")
-    encoded = load_model(str(folder), device="cpu").encode(query)
-    return Reading(result, encoded.inputs)
+    source = load_model(str(folder), device="cpu")
+    encoded = source.encode(query)
+    return Reading(result, source.tensors(encoded.inputs, encoded.part))

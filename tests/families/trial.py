@@ -13,8 +13,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.errors import AttnvizError, first_line
+from attnviz.models.hugging_face.capture.capture import without_cache
 from tests.families import rows
-from tests.families.copies import Copy, NotBuiltError, make_copy
+from tests.families.by_hand import SMALL
+from tests.families.copies import Copy, NotBuiltError, copy_by_hand, make_copy
 from tests.families.doors import DOORS, Door
 from tests.families.types_of import find_type
 
@@ -35,10 +37,13 @@ def _try(name: str) -> rows.Row:
         return rows.Row(name, "part", "part", attention=False)
     door = DOORS.get(kind.kind)
     if door is None:
-        return rows.Row(name, kind.kind, "not built", attention=True, reason="not tried")
+        return rows.Row(name, kind.kind, "not tried", attention=True)
     try:
         copy = door.make(name) if door.make else make_copy(kind, door.example)
         attention = attends(copy.model, door)
+        if not attention and kind.name in SMALL:  # the layers that a trial left may have none
+            copy = copy_by_hand(kind, door.example)
+            attention = attends(copy.model, door)
     except NotBuiltError as error:
         return rows.Row(name, kind.kind, "not built", attention=True, reason=str(error))
     return _read(copy, door, attention=attention)
@@ -80,16 +85,31 @@ def compare(copy: Copy, folder: Path, reading: rows.Reading) -> tuple[float | No
     try:
         own = type(copy.model).from_pretrained(folder, attn_implementation="eager").eval()
         with torch.no_grad():
-            given = {name: as_batch(row) for name, row in reading.inputs.items()}
+            given = without_cache(own, reading.inputs)
+            own(**given)  # Big Bird exchanges its attention in its first pass over a short text
             expected = rows.eager_weights(own, given)
     except Exception as error:  # transformers' own eager pass may fail in any way
         return None, f"no eager weights: {type(error).__name__}: {first_line(error)}"
-    return rows.difference(reading.attention, expected)
+    off, said = rows.difference(reading.attention, expected)
+    if off is not None and off > rows.NEAR:
+        nudge(own)
+        with torch.no_grad():
+            moved = rows.eager_weights(own, given)
+        if off <= OFTEN * rows.apart(expected, moved):
+            said = "no more than eager weights move where each number is rounded anew"
+    return off, said
 
 
-def as_batch(row: Any) -> torch.Tensor:
-    """An input as a batch of one."""
-    return row if isinstance(row, torch.Tensor) else torch.tensor([list(row)])
+OFTEN = 4  # how many times as far as eager weights move is still rounding
+
+
+def nudge(model: Any) -> None:
+    """Change every weight by about the rounding of float32."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.is_floating_point():
+                weights.mul_(1 + 6e-8 * torch.randn_like(weights))
 
 
 class Softmaxes(TorchFunctionMode):
@@ -104,7 +124,9 @@ class Softmaxes(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         fused = "scaled_dot_product" in name or name == "multi_head_attention_forward"
-        if fused or ("softmax" in name and getattr(args[0], "ndim", 0) > 2):
+        if fused or (
+            ("softmax" in name or name == "logsumexp") and getattr(args[0], "ndim", 0) > 2
+        ):
             self.count += 1
         return func(*args, **(kwargs or {}))
 
@@ -112,5 +134,5 @@ class Softmaxes(TorchFunctionMode):
 def attends(model: Any, door: Door) -> bool:
     """Whether a pass has softmaxes over tokens."""
     with torch.no_grad(), Softmaxes() as found:
-        model(**door.example(model))
+        model(**without_cache(model, door.example(model)))
     return found.count > 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from tests.families.by_hand import NO_TEXT
 
 HEADS = {
     "text": ("CAUSAL_LM", "MASKED_LM"),
@@ -13,6 +16,7 @@ HEADS = {
     "audio": ("SPEECH_SEQ_2_SEQ", "CTC"),
 }
 """By kind: the tables of classes that are asked before that of plain models."""
+SPOKEN = ("TEXT_TO_SPECTROGRAM", "TEXT_TO_WAVEFORM", "SPEECH_SEQ_2_SEQ")
 KINDS = ("text", "pair", "picture", "picture-text", "audio", "video", "other", "part")
 
 
@@ -54,6 +58,7 @@ def _class_in(table: Any, config: Any) -> Any:
     return found[0] if isinstance(found, tuple | list) else found
 
 
+@cache
 def find_type(name: str) -> ModelType:
     """What a type reads, and its class."""
     from transformers import CONFIG_MAPPING
@@ -64,6 +69,8 @@ def find_type(name: str) -> ModelType:
         if not plain:
             return ModelType(name, "part")
         kind = kind_of(plain[0], config)
+        if any(_class_in(_tables()[f"MODEL_FOR_{one}_MAPPING"], config) for one in SPOKEN):
+            kind = "audio"  # a speaker
         for table in HEADS.get(kind, ()):
             if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):
                 return ModelType(name, kind, found)
@@ -72,28 +79,41 @@ def find_type(name: str) -> ModelType:
         return ModelType(name, "other", reason=" ".join(str(error).split()))
 
 
+PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
+SOUNDS = ("input_features", "input_values")
+READS = ("image", "picture-text"), ("video", "video"), ("audio", "audio")
+"""The kinds of what reads texts and more, by the first modality that it names."""
+USUAL = {"input_ids", "attention_mask", "decoder_input_ids"}
+
+
 def kind_of(made_by: Any, config: Any) -> str:
-    """What a class reads, by the modalities and the main input that it names."""
+    """What a class reads, by the modalities and the inputs that it names."""
     named = made_by.input_modalities
     reads = {named} if isinstance(named, str) else {*named}
-    main = made_by.main_input_name
-    if main in ("pixel_values", "pixel_values_videos", "flattened_patches"):
-        reads -= {"text"}
-        if reads == {"video"} or main == "pixel_values_videos":
-            return "video"
-        return "picture"
-    if main in ("input_features", "input_values") or reads == {"audio"}:
+    main, takes = made_by.main_input_name, _inputs(made_by)
+    if main in PICTURES:
+        only = reads - {"text"} == {"video"} or main == "pixel_values_videos"
+        return "video" if only else "picture"
+    if main in SOUNDS or reads == {"audio"}:
         return "audio"
-    if main != "input_ids":
+    if main != "input_ids" or not {"input_ids", "pixel_values"} & {*takes}:
+        return "picture" if "grid_thw" in takes else "other"
+    more = [kind for one, kind in READS if one in reads]
+    if more or {*SOUNDS} & {*takes}:
+        return (*more, "audio")[0]
+    if needed_inputs(made_by) - USUAL or config.model_type in NO_TEXT:
         return "other"
-    for more, kind in (("image", "picture-text"), ("video", "video"), ("audio", "audio")):
-        if more in reads:
-            return kind
-    both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in _inputs(made_by)
+    both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in takes
     return "pair" if both else "text"
 
 
 def _inputs(made_by: Any) -> tuple[str, ...]:
-    import inspect
-
     return tuple(inspect.signature(made_by.forward).parameters)
+
+
+def needed_inputs(made_by: Any) -> set[str]:
+    """The inputs without which a class does not run."""
+    takes = inspect.signature(made_by.forward).parameters
+    empty, plain = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    needed = {name for name, one in takes.items() if one.default is empty and one.kind is plain}
+    return needed - {"self"}

@@ -4,6 +4,7 @@ In an encoder–decoder (Whisper, Moonshine, Speech2Text) the text attends to th
 frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) only frames do.
 """
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -23,7 +24,7 @@ from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import patch_tokens
 from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.kernel import stream_of
+from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -41,6 +42,7 @@ from attnviz.models.hugging_face.loaded_model import (
 )
 
 SIDE = "recording"  # the side of keys, and of an encoder's queries
+MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
 Heads = list[tuple[int, int]]  # layers and heads by number
 
 
@@ -119,11 +121,18 @@ class AudioModel(LoadedModel):
         self, recording: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
         """The encoder's output for the samples of a recording, and its tokens."""
+        names = input_names(self.model)
+        # Some encoders ask by a name of their own for the mask of what is no padding.
+        masks = [name for name in names if MASK.fullmatch(name)]
+        options = {"return_attention_mask": True} if masks else {}
         with devices.library_errors("the feature extractor in the model's folder fails"):
-            rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
-        names = rows.keys() & input_names(self.model)
-        features = placed_inputs(self.model, {name: rows[name] for name in rows if name in names})
-        with devices.running_errors(self.model, SIDE), torch.no_grad():
+            rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt", **options)
+            every = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
+        inputs = {name: row for name, row in every.items() if name in names and row is not None}
+        features = placed_inputs(self.model, inputs)
+        lengths = set[int]()
+        watch = watch_kernels(lambda call: lengths.add(call.query.shape[2]))
+        with devices.running_errors(self.model, SIDE), torch.no_grad(), watch:
             output = self.listener(**features)
         if getattr(output, "last_hidden_state", None) is None:
             raise ModelError(
@@ -132,6 +141,8 @@ class AudioModel(LoadedModel):
             )
         # SEW joins frames for its attention, and parts them again.
         count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
+        if len(lengths) == 1 and not self.writes:  # others join them behind it (AudioFlamingo)
+            count = lengths.pop()
         seconds = len(samples) / self.rate
         if self.has_patches:
             tokens, places, settings = self._patches(count, seconds)

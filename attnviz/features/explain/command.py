@@ -34,6 +34,9 @@ def explain(
         "--contrast TEXT",
         "Show instead which heads and positions restore the answer in this text of as many tokens.",
     ),
+    score: bool = opt(
+        CHOICE, "--score", "Of a reranker: what carries its score, token by token, head by head."
+    ),
     reference: str | Path | arguments.Texts | None = rare(
         CHOICE,
         "--reference FILE",
@@ -57,8 +60,8 @@ def explain(
     attnviz explain --input sentences.txt --model pocket-lm -f jsonl
 
     Returns:
-        An `AnswerReport`; of several texts an `AnswersReport`; with `contrast` a `ContrastReport`
-        and the picture "plot".
+        An `AnswerReport`; of several texts an `AnswersReport`; with `score` a `PairScoreReport`;
+        with `contrast` a `ContrastReport` and the picture "plot".
     """
     run = Run("explain", options)
     files, show = run.options.output.picture, run.options.output.show
@@ -68,7 +71,7 @@ def explain(
             "TEXT"
         )
     texts, kind = read_written(run, text, target, input)
-    request = AnswerRequest(run.options.choice.explain, against, contrast)
+    request = AnswerRequest(run.options.choice.explain, against, contrast, score)
     with run.report("answer") as report:
         others = read_reference(run, reference)
         report_answers(request, texts, kind, run.options, report, others)

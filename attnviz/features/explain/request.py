@@ -11,6 +11,7 @@ from attnviz.core.registry import SourceKind
 from attnviz.core.writers import WrittenText
 from attnviz.features.experiments.texts import open_experiment, outputs_of_texts
 from attnviz.features.explain import table as tables
+from attnviz.features.explain.pair_score import PairScoreReport, score_data, score_pair
 from attnviz.features.explain.patching import contrast_inputs
 from attnviz.features.explain.report import AnswerReport, ContrastReport
 from attnviz.features.explain.search import REFERENCE, explain_answer, reasons_of, sum_up
@@ -34,7 +35,11 @@ class AnswerRequest:
     against: str | None = None  # a choice that the answer is compared with
     contrast: str | None = None  # a text, in whose run parts of the first's restore the answer
 
+    score: bool = False  # what carries the one score of a reranker
+
     def __post_init__(self) -> None:
+        if self.score and (self.contrast, self.against) != (None, None):
+            raise UsageError("--score explains a score: leave --contrast and --against out")
         if self.contrast is not None and self.against is not None:
             raise UsageError("--contrast and --against contradict each other: give one of them")
 
@@ -60,14 +65,7 @@ class Explainer:
         if source.lacks("experiment"):
             raise UsageError("nothing here predicts anything that could be explained")
         experiment, notes = self._open(query), list[str]()
-        kind = query.kind
-        if kind not in self._outputs:
-            is_text = kind in ("self", "cross", "pair")
-            self._outputs[kind] = self._read_outputs(kind, experiment) if is_text else ([], "")
-        outputs, reference = self._outputs[kind]
-        if not outputs:
-            outputs = [experiment.head_outputs()]
-            reference = "their mean over the positions of this input"
+        outputs, reference = self._replacing(query.kind, experiment)
         trace = None
         try:
             trace = None if source.lacks("trace_writers") else source.trace_writers(query)
@@ -80,6 +78,25 @@ class Explainer:
             *(experiment, outputs, trace), reference=reference, against=against, notes=notes
         )
         return answer, trace
+
+    def _replacing(self, kind: Kind, experiment: Experiment) -> tuple[list[HeadOutputs], str]:
+        """What heads that are off put out, and that in words."""
+        if kind not in self._outputs:
+            is_text = kind in ("self", "cross", "pair")
+            self._outputs[kind] = self._read_outputs(kind, experiment) if is_text else ([], "")
+        outputs, reference = self._outputs[kind]
+        if outputs:
+            return outputs, reference
+        return [experiment.head_outputs()], "their mean over the positions of this input"
+
+    def score(self, text: Text) -> PairScoreReport:
+        """What carries the score of a pair."""
+        if self.source.lacks("experiment"):
+            raise UsageError("nothing here predicts anything that could be explained")
+        query = query_for(self.source, text, self.kind)
+        experiment = self._open(query)
+        report = score_pair(experiment, *self._replacing(query.kind, experiment))
+        return replace(report, id=text.id)
 
     def contrast(self, text: Text, other: str) -> ContrastReport:
         """Which heads and positions restore a text's answer in the run of another text."""
@@ -136,6 +153,11 @@ def report_answers(
         results = each_text(texts.open(), lambda text: explainer.contrast(text, other))
         for _, contrast in good_results(results, report, texts.total):
             report.add(_contrast_data(contrast))
+        report.finish("texts")
+        return
+    if request.score:
+        for _, pair in good_results(each_text(texts.open(), explainer.score), report, texts.total):
+            report.add(score_data(pair))
         report.finish("texts")
         return
     answers, lines = list[AnswerReport](), list[str]()

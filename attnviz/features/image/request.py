@@ -30,7 +30,7 @@ from attnviz.models import Source, attend_query
 from attnviz.models.open import open_source
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
-from attnviz.runs.outputs import page_html
+from attnviz.runs.outputs import page_html, views_of
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
 
@@ -217,6 +217,8 @@ def look_at_pictures(
         partial(patches.picture_views, result, every_layer=every_layer),
         find_overviews=partial(patches.picture_overviews, result, every_layer=every_layer),
     )
+    if result.main.key_side == OBJECTS:  # without weights over the picture
+        views = views_of(result, choice)
     return Item(result, views, figures, page)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import refuse_implied, without_implied
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
+from attnviz.core.tokens import count_kinds, has_kinds, kinds_in_words
 
 Steps = NDArray[np.float64]  # mixing matrices (layers, positions, positions); rows sum to 1
 
@@ -49,6 +50,13 @@ def layer_graph(attention: Attention) -> LayerGraph:
         raise UsageError(
             "this lens follows shares of attention, and these weights can be negative: use "
             "--lens raw"
+        )
+    kinds = [item for item in attention.maps if has_kinds(item)]
+    if kinds:
+        counts = kinds_in_words(count_kinds(kinds[0].key_tokens))
+        raise UsageError(
+            f"this lens follows tokens through residual layers, and the keys of stream "
+            f"'{kinds[0].stream}' are {counts}: use --lens raw"
         )
     if len(streams) < len(attention.maps):
         raise UsageError("layers of different sizes cannot be joined: use --lens raw")

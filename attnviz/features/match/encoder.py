@@ -22,6 +22,7 @@ from attnviz.models.hugging_face.load.family import reading_limit
 from attnviz.models.hugging_face.load.locate import locate
 
 NAMED = 8  # tokens that a note names
+OF_PAGES = "colpali", "colqwen2", "colmodernvbert"  # whose documents are pictures
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +146,12 @@ def load_encoder(name: str | InMemoryModel, **options: Any) -> LateEncoder:
         ModelError: it cannot be loaded, or reads no text.
     """
     terms = loading.LoadOptions(**options)
+    if not isinstance(name, InMemoryModel):
+        kind = read_config(locate(name, allow_code=terms.allow_code))["model_type"]
+        if kind in OF_PAGES:
+            raise ModelError(
+                f"'{name}' ({kind}) compares a query with pictures of pages, and match reads texts"
+            )
     read: Any = partial(loading.load_tokenizer, allow_code=terms.allow_code)
     parts = loading.load_parts(name, terms, read, loading.model_class)
     model, provenance, form, layers = parts.model.base_model, parts.provenance, PLAIN, list[Any]()

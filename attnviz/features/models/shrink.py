@@ -77,10 +77,10 @@ class SmallCopy:
         return self
 
     def _shrink_to(self, few: int) -> None:
-        until = time.monotonic() + SECONDS
+        until = time.thread_time() + SECONDS
         self._cut_depth()
         self._cut_vocabularies()
-        while self.parameters > few and time.monotonic() < until:
+        while self.parameters > few and time.thread_time() < until:
             even = [*self._halves()]
             if not even or not self._take(*even):
                 break
@@ -125,7 +125,7 @@ class SmallCopy:
 
     def _divide(self, places: list[Place], few: int, until: float) -> None:
         """Divide numbers that are equal."""
-        if self.parameters <= few or time.monotonic() > until:
+        if self.parameters <= few or time.thread_time() > until:
             return
         size = _at(self._numbers, places[0])
         for by in (8, 4, 2):

@@ -13,6 +13,7 @@ from typing import IO, Any
 from attnviz.core.attention_map import LINK_LISTS, Attention
 from attnviz.core.errors import InputError, OutputError
 from attnviz.core.registry import SCHEMA
+from attnviz.core.tokens import count_kinds, has_kinds, kinds_in_words
 from attnviz.renderers import Display, Views
 from attnviz.storage.archive import ByteBuffer
 from attnviz.storage.documents import check_room, dump_json, from_document, parse_json, to_document
@@ -206,6 +207,13 @@ def _schema() -> Any:
 
 
 def _to_row(attention: Attention, record: int) -> dict[str, Any]:
+    for item in attention.maps:
+        if has_kinds(item):
+            kinds = kinds_in_words(count_kinds(item.key_tokens))
+            raise InputError(
+                f"a Parquet file has no column for the kinds of keys, and those of stream "
+                f"'{item.stream}' are {kinds}: write .json, .jsonl or .npz"
+            )
     document = _with_names(to_document(attention))
     maps = [
         {"starts": [0, 0], "blocks": [1, 1], "links": []}

@@ -185,10 +185,12 @@ def extend_points(points: Floats, span: Floats) -> Floats:
         visible = (np.isfinite(flat[1, image]) & whole[image]).all(axis=0)
         if visible.sum() < 3 or len(set(flat[0, image, 0, visible])) > 1:
             continue
+        inside = plane[visible]
+        if np.linalg.matrix_rank(squares := inside.T @ inside) < 3:
+            continue
         for axis in (1, 2):
             values = flat[axis, image][:, visible].mean(axis=0)
-            factors, *_ = np.linalg.lstsq(plane[visible], values, rcond=None)
-            result[axis, image] = plane @ factors
+            result[axis, image] = plane @ np.linalg.solve(squares, inside.T @ values)
         result[0, image] = flat[0, image, 0, visible][0]
     return result.reshape(points.shape)
 

@@ -406,15 +406,23 @@ def _load_processor(folder: Path, name: str) -> Any:
     auto: Any = transformers.AutoProcessor
     classes = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
     with devices.library_errors(f"the processor of '{name}' cannot be loaded"):
-        if not is_torchvision_available():
-            files = [folder / one for one in NAMING]
-            facts = [json.loads(file.read_bytes()) for file in files if file.is_file()]
+        files = [folder / one for one in NAMING]
+        facts = [json.loads(file.read_bytes()) for file in files if file.is_file()]
+        if not is_torchvision_available() or not _says_how_videos_are_read(folder, facts):
             own_classes = [one["processor_class"] for one in facts if "processor_class" in one]
             class_name = [*own_classes, classes.get(facts[0]["model_type"])][0]
             kind = getattr(transformers, class_name or "", None)
             if "video_processor" in getattr(kind, "get_attributes", list)():
                 auto = without_videos(kind)
         return auto.from_pretrained(folder, local_files_only=True)
+
+
+def _says_how_videos_are_read(folder: Path, facts: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a folder's files hold the settings of a video processor, or stand for them."""
+    names = ("video_preprocessor_config.json", "preprocessor_config.json")
+    return any((folder / name).is_file() for name in names) or any(
+        "video_processor" in one for one in facts
+    )
 
 
 NAMING = ["config.json"]

@@ -155,6 +155,12 @@ LAYOUTS: dict[str, DocumentLayout] = {
         *("match", "Documents by how well they match a query, the best first."),
         "query:str provenance:Provenance documents:[rank:int score:float id text:str]",
     ),
+    "pair-score": DocumentLayout(
+        *("answer", "What carries the score that a reranker gives a pair."),
+        "id caption:str score p:float tokens:[side token:str position:int without effect:float] "
+        "heads:[stream layer:str head:int without effect:float attention:no_float] "
+        "reference:str notes:strs provenance:Provenance",
+    ),
     "answer": DocumentLayout("answer", "What decided an answer.", ANSWER),
     "answers": DocumentLayout(
         *("answer", "Which heads carry the answers of several texts."),

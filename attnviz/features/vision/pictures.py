@@ -71,14 +71,19 @@ MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size
 
 
 def check_picture_sides(processor: Any) -> None:
-    """Refuse a processor whose pictures would fill the memory or have no size."""
+    """Refuse a processor whose pictures would fill the memory or have no size.
+
+    Where patches are merged as Qwen's are, its edges count the pixels of the whole picture.
+    """
+    areas = hasattr(processor, "merge_size")
     for name in ("size", "crop_size"):
         for side, number in dict(getattr(processor, name, None) or {}).items():
+            most = MOST_PIXELS**2 if areas and side.endswith("_edge") else MOST_PIXELS
             whole = isinstance(number, int) and not isinstance(number, bool)
-            if number is not None and not (whole and 0 < number <= MOST_PIXELS):
+            if number is not None and not (whole and 0 < number <= most):
                 raise ModelError(
                     f"the image processor in the model's folder says '{name}' '{side}' {number!r}: "
-                    f"1 to {MOST_PIXELS:,} pixels are allowed"
+                    f"1 to {most:,} pixels are allowed"
                 )
 
 

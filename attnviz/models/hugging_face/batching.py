@@ -17,12 +17,13 @@ import numpy as np
 from attnviz.core import attention_map, fingerprints, locks
 from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, UsageError, first_line
 from attnviz.core.notices import notify
+from attnviz.core.registry import WATCH_INDEXERS, WITH_INDEXER
 from attnviz.models.hugging_face.capture import implied, kernel, passes
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.region import fits_whole, heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices, family
-from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, with_boxes
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
 FEW = 4  # fewer texts are read one by one: a batch of them saves nothing
@@ -78,7 +79,8 @@ def read_one(
         region = replace(region, max_size=None)
         if implied.has_attention(encoding.part) and not fits_whole(encoding.part, encoding.sides):
             studies = encoding.studies(in_blocks)
-    with family.record_logits(source.model) as logits:
+    watching = WATCH_INDEXERS.load()(encoding.part) if region.indexer else nullcontext({})
+    with family.record_logits(source.model) as logits, watching as scores:
         captures = capture(
             encoding.part,
             source.tensors(encoding.inputs, encoding.part),
@@ -89,7 +91,11 @@ def read_one(
             studies=studies,
         )
     logit = logits[0] if logits else None
-    return encoding.build_attention(captures, source.task, logit, studies=studies)
+    attention = encoding.build_attention(captures, source.task, logit, studies=studies)
+    if not region.indexer:
+        return attention
+    with_indexer: attention_map.Attention = WITH_INDEXER.load()(attention, scores, encoding.kind)
+    return with_indexer
 
 
 class BatchRunner(ABC, Generic[Reading]):
@@ -288,7 +294,7 @@ def pad_inputs(
         for line, row in zip(array, lists, strict=True):
             line[: len(row)] = row
         tensors[name] = torch.from_numpy(array).to(device)
-    return tensors
+    return with_boxes(tensors, names)
 
 
 def _padding_id(source: LoadedModel) -> int:

@@ -62,11 +62,12 @@ class LoadedModel(Source):
         import torch
 
         names = input_names(part)
-        return {
+        tensors = {
             name: torch.tensor([list(row)], device=self.model.device)
             for name, row in inputs.items()
             if name in names
         }
+        return with_boxes(tensors, names)
 
 
 def placed_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +79,19 @@ def placed_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+BOXES = "bbox"
+
+
+def with_boxes(tensors: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """The inputs, for models of forms with boxes of size 0: a text stands in no place of a page."""
+    if BOXES in names and BOXES not in tensors and "input_ids" in tensors:
+        ids = tensors["input_ids"]
+        return {**tensors, BOXES: ids.new_zeros((*ids.shape, 4))}
+    return tensors
+
+
 def input_names(part: Any) -> set[str]:
     """The inputs that a model, or a part of one, takes by name."""
-    return {*inspect.signature(part.forward).parameters, "input_ids", "attention_mask"}
+    forward = getattr(part, "forward", None)  # what numpy runs has none
+    own = () if forward is None else inspect.signature(forward).parameters
+    return {*own, "input_ids", "attention_mask"}

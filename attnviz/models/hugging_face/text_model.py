@@ -129,7 +129,7 @@ class HuggingFaceModel(loaded_model.LoadedModel):
         """
         region = self.region
         is_written = query.kind == "cross" and query.target is None
-        alone = region.rows or region.window or region.keep_qk
+        alone = region.rows or region.window or region.keep_qk or region.indexer
         if self.max_new_tokens is not None or is_written or alone:
             return None
         try:

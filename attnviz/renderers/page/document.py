@@ -33,7 +33,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure, mass_note
-from attnviz.core.tokens import sink_place
+from attnviz.core.tokens import is_mark, sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,
@@ -424,7 +424,7 @@ def _token(token: Token, gap_before: str) -> dict[str, Any]:
     document: dict[str, Any] = {"text": text, "gap": gap_before}
     if text != token.text:
         document["raw"] = token.text.encode("utf-8", "backslashreplace").decode()
-    if token.special:
+    if is_mark(token):  # keys of other kinds stay where marks are left out
         document["special"] = True
     if token.label:
         document["label"] = printable(token.label)

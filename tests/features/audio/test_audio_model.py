@@ -279,3 +279,24 @@ def test_a_codec_of_sounds_is_refused(tmp_path):
     transformers.EncodecFeatureExtractor().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="'encodec' gives out no vectors of frames"):
         attend_query(load_audio_model(str(tmp_path), device="cpu"), about())
+
+
+def test_an_encoder_gets_the_mask_that_it_asks_for_by_a_name_of_its_own(tmp_path):
+    config = transformers.AudioFlamingo3EncoderConfig(
+        num_mel_bins=16, num_hidden_layers=2, num_attention_heads=4, hidden_size=32,
+        intermediate_size=48, max_source_positions=150,
+    )  # fmt: skip
+    extractor = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=3)
+    folder = tiny_speech.build(tmp_path, "AudioFlamingo3Encoder", config, extractor)
+    loaded = load_audio_model(str(folder), device="cpu")
+    shown = attend_query(loaded, about()).main.weights
+    given = extractor(chirps(), sampling_rate=RATE, return_tensors="pt", return_attention_mask=True)
+    mask = given["attention_mask"]
+    assert mask.sum() == mask.shape[1] / 2
+    model = type(loaded.model).from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        output = model(given["input_features"], mask, output_attentions=True)
+    for layer, expected in zip(shown, output.attentions, strict=True):
+        np.testing.assert_allclose(
+            layer, expected[0, :, : shown.shape[2], : shown.shape[3]], atol=1e-5
+        )

@@ -196,3 +196,17 @@ def test_the_command_draws_the_surest_queries_with_their_boxes(tmp_path, coarse)
     assert attnviz(*asked, "--patch", "1,1", "--picture", tmp_path / "cell.png", "-q").status == 0
     done = attnviz(*asked, "--token", "9")
     assert done.mistake == "query 9 does not exist: the model has 0 to 4"
+
+
+def test_queries_without_weights_over_the_picture_are_a_table_and_no_picture(tmp_path):
+    folder, image = tmp_path / "deformable", tmp_path / "a.png"
+    model_of("deformable_detr").save_pretrained(folder)
+    processor().save_pretrained(folder)
+    picture(120, 80).save(image)
+    asked = ("image", image, "--model", folder)
+    done = attnviz(*asked)
+    assert (done.status, "query 0" in done.text) == (0, True), done.err
+    assert "samples points" in done.err
+    done = attnviz(*asked, "--picture", tmp_path / "a.svg", "-f", "none")
+    assert done.status == 2
+    assert "has no weights from its queries to the picture" in done.err

@@ -227,3 +227,59 @@ def test_tokens_of_kinds_are_named():
     own = tuple(Token(word) for word in ("a", "b", "c", "d"))
     layout = KeyLayout("x", (KeyRun("token", 4), KeyRun("compressed", 1, ((0, 3),))))
     assert layout.tokens(own, (), 0)[-1].text == "0–3 a … d"
+
+
+def score_of_all_heads(indexer, query, keys, hidden):
+    """The indexer's formula, head by head, in float64."""
+    weigh = getattr(indexer, "scorer", indexer).weights_proj
+    heads = query.shape[1]
+    shares = weigh(hidden).double() * heads**-0.5
+    products = torch.einsum("qhd,kd->qhk", query.double(), keys.double())
+    return (products.relu() * query.shape[-1] ** -0.5 * shares[..., None]).sum(1)
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v4", "deepseek_v32", "glm_moe_dsa"])
+def test_the_choice_of_an_indexer_is_the_best_of_its_scores(kind, kind_folder):
+    import attnviz
+
+    attention = attnviz.attend(TEXT, model=str(kind_folder(kind)), indexer=True)
+    plain = attnviz.attend(TEXT, model=str(kind_folder(kind)))
+    *others, scores = attention.maps
+    assert tuple(others) == plain.maps
+    assert (scores.stream, scores.values, scores.heads) == ("indexer", "signed", ("score",))
+    item = next(one for one in others if set(scores.layers) <= set(one.layers))
+    own = item.weights[[item.layers.index(name) for name in scores.layers]]
+    own = own[..., -len(scores.key_tokens) :]
+    most = {"deepseek_v4": 2}.get(kind, 3)
+    for layer, rows in enumerate(scores.weights[:, 0]):
+        for query, row in enumerate(rows):
+            seen = np.flatnonzero(~np.isnan(row))
+            chosen = {*np.flatnonzero(own[layer, :, query].any(axis=0)).tolist()}
+            assert len(chosen) == min(most, len(seen))
+            left = [row[key] for key in seen if key not in chosen]
+            assert not left or min(row[key] for key in chosen) >= max(left)
+
+
+def test_scores_of_an_indexer_are_those_of_its_formula(kind_model):
+    from attnviz.features.key_kinds.indexer import watch_indexers
+
+    model = kind_model("deepseek_v4").model
+    indexer = model.layers[1].self_attn.compressor.indexer
+    calls = []
+    hook = indexer.scorer.register_forward_hook(lambda _, inputs, __: calls.append(inputs))
+    with hook, torch.no_grad(), watch_indexers(model) as scores:
+        model(ids_of(kind_model("deepseek_v4"), TEXT))
+    (query, keys, hidden), *_ = calls
+    with torch.no_grad():
+        slow = score_of_all_heads(indexer, query[0], keys[0], hidden[0]).numpy()
+    rows, most = scores["layers.1.self_attn.compressor.indexer"]
+    assert most == 2
+    np.testing.assert_allclose(rows, np.where(np.isnan(rows), np.nan, slow), atol=1e-5)
+
+
+def test_a_model_without_an_indexer_says_so(kind_folder):
+    import attnviz
+    from attnviz.core.errors import UsageError
+
+    with pytest.raises(UsageError, match="no indexer chooses keys in architecture 'inkling2_text'"):
+        attnviz.attend(TEXT, model=str(kind_folder("inkling2_text")), indexer=True)

@@ -8,7 +8,7 @@ import pytest
 import attnviz
 from attnviz.analyses.tokens import treat_special
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.renderers.figures.heatmap import axis_names, heatmap
 from attnviz.storage.documents import dump_json, from_document, to_document
 from tests.invoke import OWN
@@ -138,3 +138,14 @@ def test_a_page_knows_the_kinds():
 
     html = page_html(compressed(), "")
     assert html.count('"kind":"compressed"') == 1
+
+
+def test_what_does_not_know_kinds_refuses_them_in_one_line():
+    from attnviz.features.lenses.rollout import rollout
+    from attnviz.features.parquet.file import ParquetWriter
+
+    with pytest.raises(UsageError, match=r"are 3 tokens and 1 compressed token: use --lens raw"):
+        rollout(compressed())
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match=r"are 2 tokens and 3 source tokens: write .json"):
+        ParquetWriter().add(merged(), 0)

@@ -197,6 +197,10 @@ def test_a_broken_form_is_one_line(facts, reason, tmp_path):
 
 
 def test_what_is_no_late_interaction_is_refused(tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "config.json").write_text('{"model_type": "colpali"}')
+    asked = ("match", QUERY, DOCUMENT, "--model", tmp_path / "pages")
+    assert "compares a query with pictures of pages" in attnviz(*asked).mistake
     assert "--model ID_OR_FOLDER" in attnviz("match", QUERY, DOCUMENT).mistake
     folder = pylate(tmp_path / "odd")
     place = folder / "1_Dense" / "config.json"

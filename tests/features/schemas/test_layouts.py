@@ -17,6 +17,7 @@ from tests.documents import closed, name_of, validator
 from tests.features.audio.test_command import SAID, VOWELS
 from tests.features.audio.tiny_speech import whisper
 from tests.features.chat.models import a_chat
+from tests.features.explain.test_pair_score import one_score
 from tests.features.match.late_models import colbert
 from tests.invoke import attnviz
 
@@ -64,6 +65,7 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
         (folder / "pairs.tsv").write_text("a car\tune voiture\n")
         return ("explain", "--input", folder / "pairs.tsv")
     of_folder = {
+        "pair-score": lambda: ("explain", "a b", "c", "--score", "--model", one_score(folder)),
         "ranking": lambda: ("match", "the car", "-i", SAMPLES / "sentences.txt", *late(folder)),
         "chat": lambda: ("self", "--chat", *a_chat(folder)),
         "history": lambda: ("compare", *samples(folder)),

@@ -63,7 +63,7 @@ def test_a_file_of_video_is_read_at_its_key_frames_and_between(tmp_path):
     found = open_film([path])
     assert len(found) == 30
     assert found.times == pytest.approx([number / 10 for number in range(30)])
-    for number, frame in zip((0, 7, 15, 22, 29), found.choose(5).frames, strict=True):
+    for number, frame in zip((0, 7, 14, 22, 29), found.choose(5).frames, strict=True):
         errors = [
             np.abs(np.asarray(frame, float) - np.asarray(other, float)).mean() for other in film
         ]

@@ -32,6 +32,7 @@ class Region:
     links: int = 20  # of each head, beside a pooled map
     keep_qk: bool = False  # whether to keep queries and keys beside the weights
     channels: str = "mean"  # of layers that mix by channel: "mean", "all" or "3,17"
+    indexer: bool = False  # whether to add what an indexer chooses keys by
 
     @property
     def is_default(self) -> bool:

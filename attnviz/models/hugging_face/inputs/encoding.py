@@ -13,7 +13,7 @@ from attnviz.models.hugging_face.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.inputs import chat, generation, tokenization
 from attnviz.models.hugging_face.load import family, imports
-from attnviz.models.hugging_face.loaded_model import LoadedModel
+from attnviz.models.hugging_face.loaded_model import BOXES, LoadedModel, input_names
 
 BETWEEN = "\n"  # separates the texts of a pair that is shown as one text; no token covers it
 SEQ2SEQ_AXES = {
@@ -160,6 +160,9 @@ def _one_sequence(
     elif source.max_new_tokens is not None and not encoder:
         # Nothing reads the logits of a continuation: leave the language-model head out.
         part = source.model.base_model
+    if BOXES in input_names(part):
+        note = "it reads forms: a text stands in no place of a page, so all of its boxes are 0"
+        provenance = replace(provenance, notes=(*provenance.notes, note))
     return EncodedQuery(
         part,
         read.inputs,

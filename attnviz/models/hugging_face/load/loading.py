@@ -105,14 +105,13 @@ def load_parts(
             devices.loading_errors(name),
             redirect_stderr(StringIO()) if stored_as else nullcontext(),
         ):
-            model, report = kind.from_pretrained(
+            model, report = _load_weights(
+                kind,
+                config,
                 folder,
-                config=config,
                 dtype=getattr(torch, precision),
                 use_safetensors=not checkpoint.is_pickle,
-                local_files_only=True,
                 trust_remote_code=options.allow_code,
-                output_loading_info=True,
                 **more,
             )
         _check_report(report, name)
@@ -327,17 +326,48 @@ def model_class(config: Any, *, with_head: bool = False) -> Any:
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(type(config), None)
         return AutoModelForSeq2SeqLM
     MODEL_MAPPING.get(type(config), None)
-    own = getattr(transformers, (config.architectures or [""])[0], None)
+    own = _own_class(config)
     needs_own = with_head or type(config) not in MODEL_MAPPING
-    if needs_own and getattr(own, "config_class", None) is type(config):
+    if needs_own and own is not None:
         return own
     return AutoModel if task is None else getattr(transformers, task.loader)
 
 
-def _check_report(report: Mapping[str, Any], name: str) -> None:
-    missing = sorted(
+def _own_class(config: Any) -> Any:
+    """The class of transformers that a configuration names, if it is of its type; else None."""
+    import transformers
+
+    own = getattr(transformers, (config.architectures or [""])[0], None)
+    return own if getattr(own, "config_class", None) is type(config) else None
+
+
+def _load_weights(
+    kind: Any, config: Any, folder: Path, **more: Any
+) -> tuple[Any, Mapping[str, Any]]:
+    """A model of a class, and which weights were missing.
+
+    Some checkpoints' weights get their names of today only where the class that the configuration
+    names loads them: its inner model is taken then.
+    """
+    facts = {"local_files_only": True, "output_loading_info": True, **more}
+    model, report = kind.from_pretrained(folder, config=config, **facts)
+    own = _own_class(config)
+    if _lacking(report) and own is not None and type(model) is not own:
+        whole, whole_report = own.from_pretrained(folder, config=config, **facts)
+        if not _lacking(whole_report):
+            return whole.base_model, whole_report
+    return model, report
+
+
+def _lacking(report: Mapping[str, Any]) -> list[str]:
+    """The weights that a checkpoint lacks and attention depends on."""
+    return sorted(
         key for key in report["missing_keys"] if not HEADS.search(key) and not HEAD.match(key)
     )
+
+
+def _check_report(report: Mapping[str, Any], name: str) -> None:
+    missing = _lacking(report)
     if missing:
         raise ModelError(
             f"'{name}' lacks {len(missing)} weights that its configuration asks for "
