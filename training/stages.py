@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.models.pocket.card import tokenizer_of
 from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.text import load_piece_tokenizer
 from training.aligner import Aligner
@@ -112,7 +113,7 @@ def prepare_tokenizer(start_from: Path | None, pairs: list[Pair], output: Path) 
     """Where the run's tokenizer lies: taken from the start, or learned from the pairs."""
     path = output / "tokenizer.json"
     if start_from:
-        document = (start_from / "tokenizer.json").read_text(encoding="utf-8")
+        document = tokenizer_of(start_from).read_text(encoding="utf-8")
     else:
         document = learn_pieces([text for pair in pairs for text in (pair.en, pair.fr)])
     path.write_text(with_rewrites(document), encoding="utf-8")
