@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import date
 from pathlib import Path
 
 from attnviz import __version__
@@ -116,7 +115,7 @@ def make_model(folder: Path) -> None:
         vocab_size=400, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"]
     )
     words.train_from_iterator([TEXT] * 9, trainer)
-    end = {name: "<|endoftext|>" for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    end = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **end)
     torch.manual_seed(0)
     sizes = {"n_layer": 12, "n_head": 12, "n_embd": 192, "n_positions": 512}
@@ -165,7 +164,7 @@ def main(words: list[str]) -> None:
         if tool not in names:
             shown = subprocess.run([python, "-c", ask, tool], capture_output=True, check=True)
             names[tool] = f"{tool} {shown.stdout.decode().strip()}"
-    print(f"{date.today().isoformat()}, {os.cpu_count()} cores\n")
+    print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores\n")
     print("| |", " | ".join(names.values()), "|")
     print("|" + "---|" * (len(names) + 1))
     with tempfile.TemporaryDirectory() as place:
