@@ -28,7 +28,8 @@ A wheel packs such a file by 7 % more than one whose numbers are whole.
 
 def _joined(planes: NDArray[np.uint8]) -> NDArray[np.float16]:
     low, high = planes
-    return (np.left_shift(high, 8, dtype=np.uint16) | low).view(np.float16)
+    numbers: NDArray[np.uint16] = np.left_shift(high, 8, dtype=np.uint16) | low
+    return numbers.view(np.float16)
 
 
 def _check_places(contents: Mapping[str, Any], size: int, *, in_planes: bool) -> None:
