@@ -281,3 +281,14 @@ def test_a_model_without_an_indexer_says_so(kind_folder):
 
     with pytest.raises(UsageError, match="no indexer chooses keys in architecture 'inkling2_text'"):
         attnviz.attend(TEXT, model=str(kind_folder("inkling2_text")), stream="indexer")
+
+
+def test_no_link_crosses_the_border_of_a_chunk(kind_folder):
+    import attnviz
+
+    item = attnviz.attend(TEXT, model=str(kind_folder("llama4_text"))).main
+    chunk = np.arange(len(item.key_tokens)) // 4
+    across = np.tril(chunk[:, None] != chunk)
+    assert across.sum() > 20
+    there = item.weights[..., across].any(axis=(1, 2))
+    assert there.tolist() == [False, False, False, True]  # every fourth layer sees the whole text
