@@ -26,7 +26,7 @@ A wheel packs such a file by 7 % more than one whose numbers are whole.
 """
 
 
-def _joined(planes: NDArray[np.uint8]) -> NDArray[np.float16]:
+def _join(planes: NDArray[np.uint8]) -> NDArray[np.float16]:
     low, high = planes
     numbers: NDArray[np.uint16] = np.left_shift(high, 8, dtype=np.uint16) | low
     return numbers.view(np.float16)
@@ -86,17 +86,17 @@ class StoredWeights(Mapping[str, Array]):
         return len(self.contents)
 
     def raw(self, name: str) -> NDArray[Any]:
-        numbers = self._stored(name)
-        return _joined(numbers) if name in self.split else numbers
+        numbers = self._entry(name)
+        return _join(numbers) if name in self.split else numbers
 
     def rows(self, name: str, numbers: NDArray[np.int64]) -> Array:
         if name in self.arrays:
             return self.arrays[name][numbers]
         if name in self.split:
-            return self.convert(_joined(self._stored(name)[:, numbers]))
+            return self.convert(_join(self._entry(name)[:, numbers]))
         return self.convert(self.raw(name)[numbers])
 
-    def _stored(self, name: str) -> NDArray[Any]:
+    def _entry(self, name: str) -> NDArray[Any]:
         entry = self.contents[name]
         start, end = entry["data_offsets"]
         kind = "u1" if name in self.split else DTYPES[entry["dtype"]]
