@@ -43,6 +43,10 @@ LONGEST_NAME = 200
 """Characters of a file's name that a message shows, at most."""
 
 
+LOST = {getattr(errno, name, -1) for name in ("EIO", "ESTALE", "ETIMEDOUT", "ENXIO", "ENODEV")}
+"""What a disk, or a share over the network, says in the middle of a file."""
+
+
 class Commands(TyperGroup):
     """The group of all commands, each built on first use, with the error boundary around it."""
 
@@ -233,6 +237,8 @@ def _system_message(error: OSError | RuntimeError) -> str | None:
         return f"cannot use '{short}': {error.strerror}"
     if error.errno == errno.ENOENT:  # only the working folder's error has no file name
         return "the working folder does not exist any more: cd into another"
+    if error.errno in LOST:
+        return f"cannot read a file: {error.strerror}"
     # Data handles a full disk where it is written; typer prints help and version without that.
     return f"cannot write: {error.strerror}" if error.errno == errno.ENOSPC else None
 
