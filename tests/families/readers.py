@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.errors import first_line
+from tests.families.by_hand import PROCESSORS, READS_WITH
 from tests.families.copies import NotBuiltError
 from tests.families.words import NAMES as WORDS
 from tests.families.words import make_tokenizer, marks_of
@@ -94,14 +95,15 @@ def relatives(name: str, config: Any) -> list[str]:
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     module = type(config).__module__.split(".")[-2]
-    whole = next((one for one in (name, module) if one in PROCESSOR_MAPPING_NAMES), None)
+    inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
+    readers = (one for one in (name, module, *inside) if one in PROCESSOR_MAPPING_NAMES)
+    whole = next(readers, None)
     like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2] if whole else module
     own = {
         one
         for one, kind in CONFIG_MAPPING_NAMES.items()
         if one.replace("-", "_") == module or kind == type(config).__name__
     }
-    inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
     return [module, like, *own, *inside, name.removesuffix("_vision_model").removesuffix("_model")]
 
 
@@ -155,6 +157,8 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
 def _feature_extractor(name: str, config: Any) -> Any:
     import transformers
 
+    if name in READS_WITH:
+        return fitted(getattr(transformers, READS_WITH[name]), config)
     made_by = class_in("feature", name, config)
     if made_by is None:
         waves = ("conv_kernel", "conv_stride", "upsampling_ratios", "downsampling_ratios")
@@ -173,7 +177,7 @@ def fitted(made_by: Any, config: Any, **given: Any) -> Any:
     taken |= {
         name: value
         for name, value in reversed([*numbers_of(config)])
-        if name in names and isinstance(value, int | float | list | tuple)
+        if name in names and name not in given and isinstance(value, int | float | list | tuple)
     }
     bands = value_in(config, *MEL[:4])
     if "feature_size" in names and isinstance(bands, int) and bands > 1:
@@ -198,7 +202,7 @@ def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
             found = class_in("image", name, config)
             if found is None:
                 raise NotBuiltError("transformers names no image processor for it")
-            parts[attribute] = fitted(found, config)
+            parts[attribute] = fitted(found, config, **PROCESSORS.get(name, {}))
             for one in ("image_seq_length", "image_seq_len"):
                 if getattr(parts[attribute], one, 1) is None:
                     setattr(parts[attribute], one, 1)
