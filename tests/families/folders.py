@@ -200,16 +200,7 @@ def needs_words(model: Any) -> bool:
 def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) -> Reader:
     """The reader of a model, fitted until the model runs on what it reads."""
     reader = reader_of(name, kind, model, named)
-    words = reader.tokenizer
-    if words is None and needs_words(model):
-        words = make_tokenizer([], {})
-    if words is not None:
-        fit_ids(model.config, reader.made if reader.tokenizer is not None else words)
-        follow(model)
-        if model.config.is_encoder_decoder:
-            set_start(model.config)
-        if (generation := getattr(model, "generation_config", None)) is not None:
-            fit_generation(generation, model.config)
+    fit_numbers(reader, model)
     reasons = list[str]()
     for side in sides_of(reader, model.config):
         set_side(reader, side)
@@ -225,6 +216,20 @@ def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) 
     if reader.tokenizer is None and MISMATCH.search(reasons[0]):
         raise NotBuiltError("transformers has no processor that reads its pictures with a text")
     raise NotBuiltError(reasons[0])
+
+
+def fit_numbers(reader: Reader, model: Any) -> None:
+    """Give a model the numbers of its special tokens."""
+    words = reader.tokenizer
+    if words is None and needs_words(model):
+        words = make_tokenizer([], {})
+    if words is not None:
+        fit_ids(model.config, reader.made if reader.tokenizer is not None else words)
+        follow(model)
+        if model.config.is_encoder_decoder:
+            set_start(model.config)
+        if (generation := getattr(model, "generation_config", None)) is not None:
+            fit_generation(generation, model.config)
 
 
 def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:

@@ -298,6 +298,8 @@ def named_for(error: Exception, marks: list[str], named: Mapping[str, str]) -> d
     lacks = LACKS.search(str(error))
     if not isinstance(error, AttributeError | ValueError) or not lacks:
         return {}
+    if "token" not in (lacks[1] or lacks[3]):
+        return {}
     more = named_by(lacks[1] or lacks[3], marks, named)
     return {} if more == named else more
 
@@ -306,7 +308,7 @@ def named_by(lacking: str, marks: list[str], named: Mapping[str, str]) -> dict[s
     """The special tokens with one more, by the name under which a tokenizer has it."""
     token = lacking if lacking.endswith("token") else f"{lacking}_token"
     stem = token.removesuffix("_token")
-    if token in named or stem in WORDS:
+    if token in named or stem in WORDS or stem.startswith("add_"):
         return dict(named)
     likely = [one for one in marks if stem in one and one not in named.values()]
     return {**named, token: likely[0] if likely else f"<{stem}>"}

@@ -131,7 +131,8 @@ def _small_number(name: str, value: int, numbers: dict[str, Any]) -> int:
     if name == "intermediate_size" and value == 4 * width:
         return 4 * WIDTH
     small = small_size(name, value)
-    return WIDTH if small == value == width else small  # what must agree with it
+    agrees = small == value == width and "position" not in name
+    return WIDTH if agrees else small
 
 
 def small_size(name: str, value: int) -> int:
