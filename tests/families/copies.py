@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -72,19 +72,21 @@ def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy
             if reasons.count(reasons[-1]) > 1:  # no size helps
                 break
     if kind.name in SMALL:
-        return copy_by_hand(kind, example)
+        return copy_by_hand(kind, example, SMALL[kind.name])
     raise NotBuiltError(reasons[0])
 
 
-def copy_by_hand(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy:
-    """A copy of the small configuration that was made by hand.
+def copy_by_hand(
+    kind: ModelType, example: Callable[[Any], dict[str, Any]], values: Mapping[str, Any]
+) -> Copy:
+    """A copy of a small configuration that was made by hand.
 
     Raises:
         NotBuiltError: it does not run on the example.
     """
     try:
         torch.manual_seed(0)
-        config = CONFIG_MAPPING[kind.name](**deepcopy(SMALL[kind.name]))
+        config = CONFIG_MAPPING[kind.name](**deepcopy(dict(values)))
         model = widened(build(kind.made_by, config))
         with torch.no_grad():
             model(**without_cache(model, example(model)))

@@ -21,7 +21,15 @@ import torch
 
 from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
-from tests.families.copies import FEW, Copy, NotBuiltError, build, first_config, widened
+from tests.families.copies import (
+    FEW,
+    Copy,
+    NotBuiltError,
+    build,
+    copy_by_hand,
+    first_config,
+    widened,
+)
 from tests.families.readers import (
     MISMATCH,
     SIDES,
@@ -33,6 +41,7 @@ from tests.families.readers import (
     sound_of,
     value_in,
 )
+from tests.families.small_pictures import SMALL_PICTURES
 from tests.families.types_of import ModelType, find_type
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
@@ -65,6 +74,9 @@ def make_with_reader(name: str) -> tuple[Copy, Reader]:
         found[:] = [fit_reader(name, kind.kind, model)]
         return found[0].last
 
+    if name in SMALL_PICTURES:
+        copy = copy_by_hand(kind, example, SMALL_PICTURES[name])
+        return copy, found[0]
     reason: NotBuiltError | None = None
     for values in first_values(name):
         try:

@@ -42,7 +42,7 @@ def _try(name: str) -> rows.Row:
         copy = door.make(name) if door.make else make_copy(kind, door.example)
         attention = attends(copy.model, door)
         if not attention and kind.name in SMALL:  # the layers that a trial left may have none
-            copy = copy_by_hand(kind, door.example)
+            copy = copy_by_hand(kind, door.example, SMALL[kind.name])
             attention = attends(copy.model, door)
     except NotBuiltError as error:
         return rows.Row(name, kind.kind, "not built", attention=True, reason=str(error))
