@@ -21,6 +21,8 @@ import torch
 
 from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
+from attnviz.features.vision.pictures import inputs_of as inputs_of_picture
+from attnviz.features.vision.pictures import taken_by
 from tests.families.copies import (
     FEW,
     Copy,
@@ -35,6 +37,8 @@ from tests.families.readers import (
     SIDES,
     TEXT,
     Reader,
+    film_of,
+    frames_in,
     make_reader,
     named_for,
     picture_of,
@@ -42,7 +46,7 @@ from tests.families.readers import (
     value_in,
 )
 from tests.families.small_pictures import SMALL_PICTURES
-from tests.families.types_of import ModelType, find_type
+from tests.families.types_of import ModelType, find_type, needed_inputs
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
@@ -121,6 +125,7 @@ def make_copy(
     raise NotBuiltError(reasons[0])
 
 
+OWN_SIDE = 128  # pixels along the side of a picture where a model names none
 LIBRARY = re.compile(r"timm|[Bb]ackbone")
 BACKBONE = {"model_type": "resnet", "hidden_sizes": [32, 32, 64, 64], "embedding_size": 32, "depths": [1, 1, 1, 1]}  # fmt: skip  # noqa: E501
 """A backbone that transformers builds by itself, in place of one that needs a package."""
@@ -196,7 +201,7 @@ def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) 
             try:
                 return _run(reader, model, mark)
             except Exception as error:  # a processor or a model raises anything for what is wrong
-                if more := named_for(error, reader.marks, reader.named):
+                if more := named_for(error, reader.marks, {**named, **reader.named}):
                     return fit_reader(name, kind, model, more)
                 reasons.append(f"{type(error).__name__}: {first_line(error)}")
                 if reasons.count(reasons[-1]) > 2:
@@ -206,6 +211,8 @@ def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) 
 
 def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:
     """The processor, or where there is none, or a needless one, its only part."""
+    if kind == "picture" and any("input_ids" in one for one in needed_inputs(type(model))):
+        return make_reader(name, "picture-text", model.config, named)
     if kind == "picture" and "input_ids" in takes(model):
         try:
             return make_reader(name, "picture-text", model.config, named)
@@ -231,7 +238,8 @@ def sides_of(reader: Reader, config: Any) -> Iterator[Any]:
     if not hasattr(reader.part, "size"):
         yield None
         return
-    own = value_in(config, "image_size")
+    own = value_in(config, "image_size", "crop_size")
+    own = OWN_SIDE if own is None and reader.kind in ("picture", "video") else own
     yield own
     if own is not None:
         yield None
@@ -243,7 +251,7 @@ def set_side(reader: Reader, side: Any) -> None:
     if side is None:
         return
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
-    for name in ("size", "crop_size"):
+    for name in ("size", "crop_size", "pad_size"):
         own = getattr(reader.part, name, None)
         if own is None:
             continue
@@ -361,8 +369,13 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
             if "attention_mask" in read:
                 read.update({name: read["attention_mask"] for name in masks if name not in read})
+        elif reader.kind == "video":
+            read = reader.part(film_of(frames_in(model.config)), return_tensors="pt")
+            values, word = read["pixel_values"], model.main_input_name
+            word = word if word.startswith("pixel") else "pixel_values"
+            read = {word: values[None] if values.ndim == 4 else values}
         else:
-            read = reader.part(picture_of(), return_tensors="pt")
+            read = inputs_of_picture(reader.part, picture_of(), None)
     else:
         given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
         if reader.kind == "audio":
@@ -371,7 +384,7 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
         else:
             given["images"] = picture_of()
         read = reader.made(**given, return_tensors="pt")
-    inputs = {name: value for name, value in read.items() if name in names - {"labels"}}
+    inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
     if not inputs and len(read):
         first = next(iter(read.values()))
         inputs = {model.main_input_name: first}

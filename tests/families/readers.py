@@ -39,6 +39,16 @@ def picture_of(side: int = 96) -> Any:
     return Image.fromarray(np.stack(colours, axis=-1).astype(np.uint8))
 
 
+def film_of(frames: int) -> list[Any]:
+    """Pictures that all differ."""
+    return [picture_of().rotate(10 * number) for number in range(frames)]
+
+
+def frames_in(config: Any) -> int:
+    """How many frames a model reads; 4 where it does not say."""
+    return int(value_in(config, "num_frames", "frames_per_clip") or 4)
+
+
 def sound_of(rate: int) -> Any:
     """A tone that rises, with noise."""
     times = np.arange(int(SECONDS * rate)) / rate
@@ -125,8 +135,9 @@ class Reader:
 
 def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}) -> Reader:
     """The processor of a type; `named` are special tokens that its tokenizer has by name."""
-    whole = class_in("processor", name, config)
-    if whole is not None and kind != "picture" and hasattr(whole, "get_attributes"):
+    alone = kind in ("picture", "video")
+    whole = None if alone else class_in("processor", name, config)
+    if whole is not None and hasattr(whole, "get_attributes"):
         return _make_whole(name, kind, config, whole, dict(named))
     if kind in ("audio", "other"):
         part = _feature_extractor(name, config)
@@ -136,10 +147,24 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         made_by = class_in("image", name, config)
     except NotBuiltError as error:
         made_by, stands_in = None, str(error)
-    from transformers import ViTImageProcessorPil
-
-    part = fitted(made_by or ViTImageProcessorPil, config)
+    part = fitted(made_by or _stand_in(name, kind), config)
     return Reader(name, kind, part, part, stands_in=stands_in)
+
+
+def _stand_in(name: str, kind: str) -> Any:
+    """A plain class of processors: that of packed patches where a model asks for their grid."""
+    import transformers
+
+    from tests.families.types_of import find_type
+
+    takes = inspect.signature(find_type(name).made_by.forward).parameters
+    found = [one for name, one in STAND_INS.items() if name in takes]
+    first = "VideoMAE" if kind == "video" else [*found, "ViT"][0]
+    return getattr(transformers, f"{first}ImageProcessorPil")
+
+
+STAND_INS = {"grid_thw": "Qwen2VL", "image_grid_thw": "Qwen2VL", "target_sizes": "MiniCPMV4_6"}
+"""Plain processors that make what a model asks for by this name."""
 
 
 def _feature_extractor(name: str, config: Any) -> Any:

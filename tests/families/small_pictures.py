@@ -52,6 +52,7 @@ RT_RESNET = RT | {
 PACKED: dict[str, Any] = {  # towers of Qwen's kind: patches in rows, merged by two times two
     "depth": 2, "num_heads": 4, "hidden_size": 32, "intermediate_size": 64, "patch_size": 8,
     "out_hidden_size": 32, "num_position_embeddings": 64, "image_size": 64,
+    "num_key_value_heads": 4,
 }  # fmt: skip
 DEEPSTACK = PACKED | {"deepstack_visual_indexes": [0, 1]}
 SAM_VIT: dict[str, Any] = VIT | {
@@ -67,7 +68,7 @@ HIERA = {
     "hidden_size": 16, "num_attention_heads": 1, "image_size": [128, 128],
     "window_positional_embedding_background_size": [2, 2], "blocks_per_stage": [1, 1, 2, 1],
     "embed_dim_per_stage": [16, 32, 64, 128], "num_attention_heads_per_stage": [1, 2, 4, 8],
-    "window_size_per_stage": [8, 4, 4, 2], "global_attention_blocks": [2],
+    "window_size_per_stage": [8, 4, 4, 2], "global_attention_blocks": [3],
 }  # fmt: skip
 SAM2_VISION = {
     "backbone_config": HIERA | {"model_type": "sam2_hiera_det_model"}, "fpn_hidden_size": 16,
@@ -114,7 +115,7 @@ OPT = {
 QFORMER = PLAIN | {"vocab_size": 600, "encoder_hidden_size": 32, "max_position_embeddings": 64}
 BLIP2 = {
     "vision_config": VIT, "qformer_config": QFORMER, "text_config": OPT, "num_query_tokens": 4,
-    "image_text_hidden_size": 16,
+    "image_text_hidden_size": 16, "image_token_index": 3,
 }  # fmt: skip
 BERT = PLAIN | {"model_type": "bert", "vocab_size": 600, "max_position_embeddings": 128}
 GROUNDING: dict[str, Any] = SIDES | {
@@ -157,7 +158,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     ),
     **alike("swin swinv2 donut-swin maskformer-swin", SWIN),
     **alike("detr conditional_detr table-transformer", DETR),
-    **alike("d_fine deimv2 pp_doclayout_v2 pp_doclayout_v4", RT),
+    **alike("d_fine deimv2 pp_doclayout_v4", RT),
     **alike("rt_detr rt_detr_v2", RT_RESNET),
     **alike(
         "qwen2_5_vl_vision exaone4_5_vision qwen3_5_vision qwen3_5_moe_vision qwen4_exp_vision "
@@ -306,7 +307,11 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
             "num_hidden_layers": 2, "num_attention_heads": 4, "seq_len": 64,
         },
     },
-    "pixtral": VIT | {"patch_size": 8, "head_dim": 8},
+    "pixtral": VIT | {"patch_size": 8},
+    "pp_doclayout_v2": RT | {
+        "class_thresholds": [0.5] * 25, "class_order": [0] * 25, "num_labels": 25,
+        "reading_order_config": PLAIN,
+    },
     "pp_doclayout_v3": RT | {
         "encoder_in_channels": [8, 16, 16, 16], "x4_feat_dim": 8,
         "mask_feature_channels": [8, 8], "num_prototypes": 4,

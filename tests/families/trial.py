@@ -90,7 +90,7 @@ def compare(copy: Copy, folder: Path, reading: rows.Reading) -> tuple[float | No
             expected = rows.eager_weights(own, given)
     except Exception as error:  # transformers' own eager pass may fail in any way
         return None, f"no eager weights: {type(error).__name__}: {first_line(error)}"
-    off, said = rows.difference(reading.attention, expected)
+    off, said = rows.difference(reading, expected)
     if off is not None and off > rows.NEAR:
         nudge(own)
         with torch.no_grad():

@@ -92,7 +92,8 @@ def kind_of(made_by: Any, config: Any) -> str:
     reads = {named} if isinstance(named, str) else {*named}
     main, takes = made_by.main_input_name, _inputs(made_by)
     if main in PICTURES:
-        only = reads - {"text"} == {"video"} or main == "pixel_values_videos"
+        film = any(hasattr(config, name) for name in ("num_frames", "frames_per_clip"))
+        only = reads - {"text"} == {"video"} or main == "pixel_values_videos" or film
         return "video" if only else "picture"
     if main in SOUNDS or reads == {"audio"}:
         return "audio"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,12 +133,12 @@ class VideoModel(Source):
         pictures.check_picture_sides(self.processor)
         word = self.model.main_input_name
         with devices.library_errors("the processor in the model's folder fails"):
-            if word == "pixel_values_videos":
+            if _reads_films(self.processor):
                 film = np.stack([np.asarray(frame) for frame in frames])
-                batch_of_one = self.processor(videos=film, return_tensors="pt", **options)
+                values = self.processor(videos=film, return_tensors="pt", **options)[word]
             else:
-                batch_of_one = self.processor(frames, return_tensors="pt", **options)
-            values = batch_of_one[word]
+                values = self.processor(frames, return_tensors="pt", **options)["pixel_values"]
+                values = values[None] if values.ndim == 4 else values
         inputs = {word: values.to(self.model.device, self.model.dtype)}
         if "skip_predictor" in input_names(self.model):  # it reads masked tubes, in another order
             inputs["skip_predictor"] = True
@@ -288,6 +289,12 @@ class VideoModel(Source):
         heads = config.num_hidden_layers * config.num_attention_heads
         what, cpu = f"a film of {count:,} tubes", devices.choose_device("cpu")
         devices.check_fit(3 * 4 * heads * count**2, cpu, what, "choose one --patch")
+
+
+def _reads_films(processor: Any) -> bool:
+    """Whether a processor reads films, or pictures."""
+    read = getattr(processor, "preprocess", processor)
+    return "videos" in signature(read).parameters
 
 
 def _kind_of(path: str, length: int, tubes: Tubes) -> str | None:

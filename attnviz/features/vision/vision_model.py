@@ -55,7 +55,7 @@ class VisionModel(Source):
 
     def _over_one_grid(self, picture: Picture) -> Attention:
         """Attention of all patches over all patches; where there is none, patches are traced."""
-        if window_layers(self.tower):
+        if window_layers(self.tower) or pictures.asks_beside(self.processor):
             return self._trace(picture, None)
         try:
             encoding = self.encode(picture)
@@ -85,7 +85,7 @@ class VisionModel(Source):
         first = before
         for path, part in readers_of(self.model):
             inputs = self._inputs_for(part, inputs_of_all)
-            own = {name: one for name, one in places.items() if name in inputs}
+            own = pictures.taken_by(part, places)
             if not own:
                 continue
             try:
@@ -120,8 +120,8 @@ class VisionModel(Source):
         import torch
 
         takes, inputs = input_names(part), dict[str, Any]()
-        for name, value in inputs_of_all.items():
-            if name in takes and isinstance(value, torch.Tensor):
+        for name, value in pictures.taken_by(part, inputs_of_all).items():
+            if isinstance(value, torch.Tensor):
                 value = value.to(self.model.device)
                 inputs[name] = value.to(self.model.dtype) if value.is_floating_point() else value
         usual = getattr(getattr(part, "config", None), "image_size", None)
@@ -136,7 +136,9 @@ class VisionModel(Source):
         values = inputs_of_all["pixel_values"]
         pixels = " × ".join(map(str, values.shape[-2:] if values.ndim >= 4 else values.shape))
         what = "pixels" if values.ndim >= 4 else "packed patches"
-        return replace(self.provenance, settings={**self.provenance.settings, what: pixels})
+        beside = dict.fromkeys(pictures.asks_beside(self.processor), "the whole picture")
+        settings = {**self.provenance.settings, what: pixels, **beside}
+        return replace(self.provenance, settings=settings)
 
     def values(self, query: Query) -> lens_inputs.ValueVectors:
         with imports.quiet():
@@ -259,7 +261,7 @@ def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
             return source
     model = parts.model
     if model.main_input_name != "pixel_values" and not any(
-        "pixel_values" in input_names(part) for _, part in readers_of(model)
+        pictures.takes_pixels(part) for _, part in readers_of(model)
     ):
         raise ModelError(
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
@@ -311,5 +313,5 @@ def readers_of(model: Any) -> Iterator[tuple[str, Any]]:
     tower = vision_tower(model)
     yield next(path for path, part in model.named_modules() if part is tower), tower
     for path, part in model.named_modules():
-        if part is not tower and "pixel_values" in input_names(part):
+        if part is not tower and pictures.takes_pixels(part):
             yield path, part
