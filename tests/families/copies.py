@@ -14,7 +14,7 @@ from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.models.hugging_face.capture.capture import without_cache
 from tests.families.by_hand import SMALL, VALUES
-from tests.families.types_of import ModelType
+from tests.families.types_of import ModelType, part_that_runs
 
 FEW = (300_000, 2_000_000, 8_000_000, 50_000_000)
 """Parameters of the copies that are tried in turn."""
@@ -59,7 +59,7 @@ def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy
     reasons = list[str]()
 
     def run(model: Any) -> None:
-        model(**without_cache(model, example(model)))
+        run_on(model, example(model))
 
     for few in FEW:
         try:
@@ -76,6 +76,11 @@ def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy
     raise NotBuiltError(reasons[0])
 
 
+def run_on(model: Any, inputs: dict[str, Any]) -> None:
+    """Run a model, or the part of it that these inputs are for."""
+    part_that_runs(model, inputs)(**without_cache(model, inputs))
+
+
 def copy_by_hand(
     kind: ModelType, example: Callable[[Any], dict[str, Any]], values: Mapping[str, Any]
 ) -> Copy:
@@ -89,7 +94,9 @@ def copy_by_hand(
         config = CONFIG_MAPPING[kind.name](**deepcopy(dict(values)))
         model = widened(build(kind.made_by, config))
         with torch.no_grad():
-            model(**without_cache(model, example(model)))
+            run_on(model, example(model))
+    except NotBuiltError:
+        raise
     except Exception as error:
         raise NotBuiltError(f"{type(error).__name__}: {first_line(error)}") from error
     return Copy(kind, model)

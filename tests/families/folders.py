@@ -23,6 +23,7 @@ from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.features.vision.pictures import inputs_of as inputs_of_picture
 from attnviz.features.vision.pictures import taken_by
+from attnviz.features.vision.vision_model import readers_of
 from tests.families.copies import (
     FEW,
     Copy,
@@ -30,6 +31,7 @@ from tests.families.copies import (
     build,
     copy_by_hand,
     first_config,
+    run_on,
     widened,
 )
 from tests.families.readers import (
@@ -46,7 +48,7 @@ from tests.families.readers import (
     value_in,
 )
 from tests.families.small_pictures import SMALL_PICTURES
-from tests.families.types_of import ModelType, find_type, needed_inputs
+from tests.families.types_of import ModelType, asks_more, find_type, needed_inputs, part_that_runs
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
@@ -105,7 +107,7 @@ def make_copy(
     reasons = list[str]()
 
     def run(model: Any) -> None:
-        model(**example(model))
+        run_on(model, example(model))
 
     for few in FEW[1:3]:
         try:
@@ -251,6 +253,10 @@ def set_side(reader: Reader, side: Any) -> None:
     if side is None:
         return
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
+    if hasattr(reader.part, "scale_resolution"):
+        reader.part.scale_resolution = high
+    if hasattr(reader.part, "max_patches"):
+        reader.part.max_patches = 64
     for name in ("size", "crop_size", "pad_size"):
         own = getattr(reader.part, name, None)
         if own is None:
@@ -312,7 +318,7 @@ def _run(reader: Reader, model: Any, mark: str) -> Reader:
         inputs = inputs_of(reader, model, mark)
         try:
             with torch.no_grad():
-                model(**inputs)
+                part_that_runs(model, inputs)(**inputs)
         except (ValueError, RuntimeError, IndexError, AssertionError) as error:
             _correct(reader, error, numbers, tried)
             continue
@@ -369,7 +375,7 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
             if "attention_mask" in read:
                 read.update({name: read["attention_mask"] for name in masks if name not in read})
-        elif reader.kind == "video":
+        elif reader.kind == "video" and "inference_session" not in names:
             read = reader.part(film_of(frames_in(model.config)), return_tensors="pt")
             values, word = read["pixel_values"], model.main_input_name
             word = word if word.startswith("pixel") else "pixel_values"
@@ -385,6 +391,11 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             given["images"] = picture_of()
         read = reader.made(**given, return_tensors="pt")
     inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
+    if asks_more(model, inputs) and not any("input_ids" in one for one in needed_inputs(type(model))):
+        for _, part in readers_of(model):
+            own = taken_by(part, read)
+            if not asks_more(part, own):
+                return own
     if not inputs and len(read):
         first = next(iter(read.values()))
         inputs = {model.main_input_name: first}

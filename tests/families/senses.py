@@ -71,7 +71,12 @@ def read_film(copy: Copy, folder: Path) -> Reading:
 
     first, *others = film_of(frames_in(copy.config))
     options: dict[str, Any] = {"model": str(folder), "device": "cpu", "video": True}
-    shown = attnviz.image(first, others, patch="all", **options)
+    try:
+        shown = attnviz.image(first, others, patch="all", **options)
+    except AttnvizError as error:
+        if "single pictures" not in str(error):
+            raise
+        return read_picture(copy, folder)
     steps = [one for one in shown.maps if one.stream.startswith("video-to-")]
     if not steps:
         return Reading(shown, {})

@@ -87,6 +87,13 @@ SAM3_VISION = {
     "backbone_config": SAM3_VIT | {"model_type": "sam3_vit_model"}, "fpn_hidden_size": 16,
     "backbone_feature_sizes": [[32, 32], [16, 16], [8, 8]],
 }  # fmt: skip
+MEMORY = {
+    "image_size": 128, "memory_attention_hidden_size": 16, "memory_attention_num_layers": 1,
+    "memory_attention_num_attention_heads": 1, "memory_attention_feed_forward_hidden_size": 32,
+    "memory_encoder_hidden_size": 16, "memory_encoder_output_channels": 8,
+    "mask_downsampler_embed_dim": 16, "memory_fuser_num_layers": 1, "memory_fuser_embed_dim": 16,
+    "memory_fuser_intermediate_dim": 32,
+}  # fmt: skip
 PART = {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 SAM3 = {
     "vision_config": SAM3_VISION,
@@ -176,7 +183,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     **alike("blip-2 instructblip instructblipvideo", BLIP2),
     **alike("grounding-dino mm-grounding-dino", GROUNDING),
     **alike("depth_anything prompt_depth_anything", DEPTH),
-    **alike("minicpm_ocr_vision minicpmv4_7_vision", VIT | {"patch_size": 8, "insert_layer_id": 1}),
+    **alike("minicpm_ocr_vision minicpmv4_7_vision", VIT | {"patch_size": 8, "insert_layer_id": 1, "image_size": 128}),
     **alike("muse_glimmer_vision muse_spark_vision", MUSE),
     "sam": SAM,
     "sam_hq": SAM | {"mask_decoder_config": MASKS | {"vit_dim": 32}},
@@ -187,6 +194,13 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
                                      "return_class_token": True, "num_register_tokens": 1},
         "patch_size": 16, "post_process_channels": [8, 8, 16, 16], "fusion_hidden_size": 8,
         "head_hidden_size": 8, "number_output_channels": 16,
+    },
+    "sam2_video": SAM2 | MEMORY,
+    "edgetam_video": SAM2 | MEMORY,
+    "sam3_tracker_video": SAM | MEMORY | {"vision_config": SAM3_VISION},
+    "sam3_video": {
+        "detector_config": SAM3,
+        "tracker_config": SAM | MEMORY | {"vision_config": SAM3_VISION},
     },
     "cosmos3_edge_vision": PLAIN | {"patch_size": 8, "num_patches": 64},
     "dab-detr": SIDES | ALONE | {
@@ -303,7 +317,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
             "num_heads": 4,
         },
         "vision_config": {
-            "hidden_size": 32, "patch_embed_hidden_size": 192, "d_ff": 32, "d_kv": 8,
+            "hidden_size": 32, "patch_embed_hidden_size": 768, "d_ff": 32, "d_kv": 8,
             "num_hidden_layers": 2, "num_attention_heads": 4, "seq_len": 64,
         },
     },
@@ -313,7 +327,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         "reading_order_config": PLAIN,
     },
     "pp_doclayout_v3": RT | {
-        "encoder_in_channels": [8, 16, 16, 16], "x4_feat_dim": 8,
+        "x4_feat_dim": 8,
         "mask_feature_channels": [8, 8], "num_prototypes": 4,
         "backbone_config": HGNET | {"out_features": ["stage1", *LEVELS]},
     },
@@ -375,7 +389,9 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     },
     "swiftformer": {"image_size": 64, "depths": [1] * 4, "embed_dims": [8, 8, 16, 16]},
     "tipsv2_dpt": {
-        "backbone_config": DINOV2 | {"model_type": "tipsv2_vision_model"},
+        "backbone_config": DINOV2 | {
+            "model_type": "tipsv2_vision_model", "reshape_hidden_states": False},
+        "neck_hidden_sizes": [8, 8, 16, 16], "fusion_hidden_size": 8, "num_depth_bins": 8,
     },
     "upernet": {
         "backbone_config": DEEP_SWIN | {"out_features": ["stage1", *LEVELS]}, "hidden_size": 16,
@@ -394,7 +410,10 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         "convstream_hidden_sizes": [8, 8, 8],
     },
     "vitpose": {
-        "backbone_config": VIT | {"model_type": "vitpose_backbone", "out_features": ["stage2"]},
+        "backbone_config": VIT | {
+            "model_type": "vitpose_backbone", "out_features": ["stage2"], "image_size": [64, 64],
+            "patch_size": [16, 16],
+        },
     },
     "yolos": VIT | {"image_size": [64, 64], "num_detection_tokens": 3},
     "zoedepth": {

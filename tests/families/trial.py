@@ -16,7 +16,7 @@ from attnviz.core.errors import AttnvizError, first_line
 from attnviz.models.hugging_face.capture.capture import without_cache
 from tests.families import rows
 from tests.families.by_hand import SMALL
-from tests.families.copies import Copy, NotBuiltError, copy_by_hand, make_copy
+from tests.families.copies import Copy, NotBuiltError, copy_by_hand, make_copy, run_on
 from tests.families.doors import DOORS, Door
 from tests.families.types_of import find_type
 
@@ -124,9 +124,9 @@ class Softmaxes(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         fused = "scaled_dot_product" in name or name == "multi_head_attention_forward"
-        if fused or (
-            ("softmax" in name or name == "logsumexp") and getattr(args[0], "ndim", 0) > 2
-        ):
+        soft = "softmax" in name or name == "logsumexp"
+        # over one number it is 1 (SwiftFormer)
+        if fused or (soft and getattr(args[0], "ndim", 0) > 2 and args[0].shape[-1] > 1):
             self.count += 1
         return func(*args, **(kwargs or {}))
 
@@ -134,5 +134,5 @@ class Softmaxes(TorchFunctionMode):
 def attends(model: Any, door: Door) -> bool:
     """Whether a pass has softmaxes over tokens."""
     with torch.no_grad(), Softmaxes() as found:
-        model(**without_cache(model, door.example(model)))
+        run_on(model, door.example(model))
     return found.count > 0

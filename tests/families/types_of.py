@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -118,3 +119,16 @@ def needed_inputs(made_by: Any) -> set[str]:
     empty, plain = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
     needed = {name for name, one in takes.items() if one.default is empty and one.kind is plain}
     return needed - {"self"}
+
+
+def part_that_runs(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """A model, or where it asks for more than these inputs its first part for pictures."""
+    from attnviz.features.vision.vision_model import readers_of
+
+    parts = (part for _, part in readers_of(model)) if asks_more(model, inputs) else ()
+    return next((part for part in parts if not asks_more(part, inputs)), model)
+
+
+def asks_more(part: Any, inputs: Mapping[str, Any]) -> bool:
+    """Whether a part of a model cannot run without further inputs."""
+    return not needed_inputs(type(part)) <= {*inputs}

@@ -293,8 +293,7 @@ class VideoModel(Source):
 
 def _reads_films(processor: Any) -> bool:
     """Whether a processor reads films, or pictures."""
-    read = getattr(processor, "preprocess", processor)
-    return "videos" in signature(read).parameters
+    return "videos" in signature(processor).parameters
 
 
 def _kind_of(path: str, length: int, tubes: Tubes) -> str | None:

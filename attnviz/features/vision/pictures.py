@@ -67,8 +67,16 @@ def inputs_of(processor: Any, picture: Image, size: tuple[int, int] | None) -> A
         check_picture_sides(processor)
     for name in asks_beside(processor):
         options[name] = WHOLE[name](picture)
-    with library_errors("the image processor in the model's folder fails"):
-        return processor(picture, return_tensors="pt", **options)
+    try:
+        with library_errors("the image processor in the model's folder fails"):
+            return processor(picture, return_tensors="pt", **options)
+    except ModelError as error:
+        if "pair of" not in str(error):
+            raise
+        raise ModelError(
+            "the model matches the two pictures of a pair, and one picture is given: read a model "
+            "of single pictures"
+        ) from error
 
 
 def _unknown(picture: Image) -> Image:
@@ -90,6 +98,8 @@ def asks_beside(processor: Any) -> list[str]:
     return [name for name in WHOLE if name in takes and takes[name].default is Parameter.empty]
 
 
+PIXELS = ("pixel_values", "flattened_patches")
+"""What processors call a picture."""
 TOWER = {"hidden_states": "pixel_values"}  # of a tower whose patches are packed, its first input
 PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes")}
 """Inputs of a tower of packed patches, by the name under which processors make them."""
@@ -106,7 +116,7 @@ def taken_by(part: Any, made: Mapping[str, Any]) -> dict[str, Any]:
 def takes_pixels(part: Any) -> bool:
     """Whether a part of a model reads a picture."""
     takes = input_names(part)
-    return "pixel_values" in takes or {"hidden_states", "grid_thw"} <= takes
+    return bool({*PIXELS} & takes) or {"hidden_states", "grid_thw"} <= takes
 
 
 MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size may be larger

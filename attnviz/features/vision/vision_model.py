@@ -133,7 +133,7 @@ class VisionModel(Source):
         return inputs
 
     def _provenance_of(self, inputs_of_all: Mapping[str, Any]) -> Provenance:
-        values = inputs_of_all["pixel_values"]
+        values = next(inputs_of_all[name] for name in pictures.PIXELS if name in inputs_of_all)
         pixels = " × ".join(map(str, values.shape[-2:] if values.ndim >= 4 else values.shape))
         what = "pixels" if values.ndim >= 4 else "packed patches"
         beside = dict.fromkeys(pictures.asks_beside(self.processor), "the whole picture")
@@ -260,7 +260,7 @@ def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
         if (source := cast("Source | None", row.load()(str(name), parts))) is not None:
             return source
     model = parts.model
-    if model.main_input_name != "pixel_values" and not any(
+    if model.main_input_name not in pictures.PIXELS and not any(
         pictures.takes_pixels(part) for _, part in readers_of(model)
     ):
         raise ModelError(
