@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from attnviz.core.errors import first_line
+from attnviz.core.errors import AttnvizError, first_line
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.features.vision.pictures import inputs_of as inputs_of_picture
 from attnviz.features.vision.pictures import taken_by
@@ -48,7 +48,7 @@ from tests.families.readers import (
     value_in,
 )
 from tests.families.small_pictures import SMALL_PICTURES
-from tests.families.types_of import ModelType, asks_more, find_type, needed_inputs, part_that_runs
+from tests.families.types_of import ModelType, asks_more, find_type, needed_inputs, part_that_runs, reads_films
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
@@ -375,13 +375,13 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
             if "attention_mask" in read:
                 read.update({name: read["attention_mask"] for name in masks if name not in read})
-        elif reader.kind == "video" and "inference_session" not in names:
+        elif reader.kind == "video" and reads_films(type(model)):
             read = reader.part(film_of(frames_in(model.config)), return_tensors="pt")
             values, word = read["pixel_values"], model.main_input_name
             word = word if word.startswith("pixel") else "pixel_values"
             read = {word: values[None] if values.ndim == 4 else values}
         else:
-            read = inputs_of_picture(reader.part, picture_of(), None)
+            read = read_picture(reader.part)
     else:
         given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
         if reader.kind == "audio":
@@ -407,6 +407,19 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
         if "attention_mask" not in inputs:
             inputs["attention_mask"] = torch.ones_like(ids)
     return inputs
+
+
+def read_picture(part: Any) -> Any:
+    """What a processor makes of a picture; of a pair, or of a picture and an example."""
+    picture = picture_of()
+    if "prompt_images" in inspect.signature(part.preprocess).parameters:
+        return part(picture, prompt_images=picture, prompt_masks=picture, return_tensors="pt")
+    try:
+        return inputs_of_picture(part, picture, None)
+    except AttnvizError as error:
+        if "of a pair" not in str(error):
+            raise
+        return part([[picture, picture.rotate(20)]], return_tensors="pt")
 
 
 def main() -> None:

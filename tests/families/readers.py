@@ -155,11 +155,12 @@ def _stand_in(name: str, kind: str) -> Any:
     """A plain class of processors: that of packed patches where a model asks for their grid."""
     import transformers
 
-    from tests.families.types_of import find_type
+    from tests.families.types_of import find_type, reads_films
 
-    takes = inspect.signature(find_type(name).made_by.forward).parameters
+    made_by = find_type(name).made_by
+    takes = inspect.signature(made_by.forward).parameters
     found = [one for name, one in STAND_INS.items() if name in takes]
-    first = "VideoMAE" if kind == "video" else [*found, "ViT"][0]
+    first = "VideoMAE" if kind == "video" and reads_films(made_by) else [*found, "ViT"][0]
     return getattr(transformers, f"{first}ImageProcessorPil")
 
 

@@ -169,7 +169,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     **alike("rt_detr rt_detr_v2", RT_RESNET),
     **alike(
         "qwen2_5_vl_vision exaone4_5_vision qwen3_5_vision qwen3_5_moe_vision qwen4_exp_vision "
-        "glm4v_vision glm4v_moe_vision glm_image_vision glm_ocr_vision glm5_next_vision",
+        "glm4v_vision glm4v_moe_vision glm_ocr_vision glm5_next_vision",
         PACKED,
     ),
     **alike("qwen3_vl_vision qwen3_vl_moe_vision cohere_compass_vision", DEEPSTACK),
@@ -232,6 +232,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
                    "num_upscale_blocks": 1},
     "eomt_dinov3": VIT | {"num_hidden_layers": 3, "num_blocks": 1, "num_queries": 5,
                           "num_upscale_blocks": 1},
+    "glm_image_vision": PACKED | {"temporal_patch_size": 1},
     "hiera": {
         "embed_dim": 16, "image_size": [64, 64], "depths": [1, 1, 1], "num_heads": [1, 2, 4],
         "num_query_pool": 2, "masked_unit_size": [4, 4],

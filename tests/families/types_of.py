@@ -130,5 +130,10 @@ def part_that_runs(model: Any, inputs: Mapping[str, Any]) -> Any:
 
 
 def asks_more(part: Any, inputs: Mapping[str, Any]) -> bool:
-    """Whether a part of a model cannot run without further inputs."""
-    return not needed_inputs(type(part)) <= {*inputs}
+    """Whether a part of a model cannot run without further inputs, or reads texts as well."""
+    return not needed_inputs(type(part)) | ({"input_ids"} & {*_inputs(type(part))}) <= {*inputs}
+
+
+def reads_films(made_by: Any) -> bool:
+    """Whether a class reads films alone, and in one pass."""
+    return not {"inference_session", "input_ids"} & {*_inputs(made_by)}

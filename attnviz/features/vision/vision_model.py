@@ -171,7 +171,7 @@ class VisionModel(Source):
 
     @property
     def config(self) -> Any:
-        return self.tower.config
+        return getattr(self.tower, "config", self.model.config)
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
         """The picture as the model takes it, and its rows and columns of patches."""
