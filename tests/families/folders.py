@@ -48,7 +48,14 @@ from tests.families.readers import (
     value_in,
 )
 from tests.families.small_pictures import SMALL_PICTURES
-from tests.families.types_of import ModelType, asks_more, find_type, needed_inputs, part_that_runs, reads_films
+from tests.families.types_of import (
+    ModelType,
+    asks_more,
+    find_type,
+    needed_inputs,
+    part_that_runs,
+    reads_films,
+)
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
@@ -391,7 +398,9 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             given["images"] = picture_of()
         read = reader.made(**given, return_tensors="pt")
     inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
-    if asks_more(model, inputs) and not any("input_ids" in one for one in needed_inputs(type(model))):
+    if asks_more(model, inputs) and not any(
+        "input_ids" in one for one in needed_inputs(type(model))
+    ):
         for _, part in readers_of(model):
             own = taken_by(part, read)
             if not asks_more(part, own):
