@@ -19,11 +19,9 @@ from typing import Any
 
 import torch
 
-from attnviz.core.errors import AttnvizError, first_line
+from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
-from attnviz.features.vision.pictures import inputs_of as inputs_of_picture
 from attnviz.features.vision.pictures import taken_by
-from attnviz.features.vision.vision_model import readers_of
 from tests.families.copies import (
     FEW,
     Copy,
@@ -39,22 +37,19 @@ from tests.families.readers import (
     SIDES,
     TEXT,
     Reader,
-    film_of,
-    frames_in,
     make_reader,
     named_for,
     picture_of,
     sound_of,
     value_in,
 )
+from tests.families.sights import inputs_of_part, read_sight
 from tests.families.small_pictures import SMALL_PICTURES
 from tests.families.types_of import (
     ModelType,
-    asks_more,
     find_type,
     needed_inputs,
     part_that_runs,
-    reads_films,
 )
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
@@ -382,13 +377,8 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
             if "attention_mask" in read:
                 read.update({name: read["attention_mask"] for name in masks if name not in read})
-        elif reader.kind == "video" and reads_films(type(model)):
-            read = reader.part(film_of(frames_in(model.config)), return_tensors="pt")
-            values, word = read["pixel_values"], model.main_input_name
-            word = word if word.startswith("pixel") else "pixel_values"
-            read = {word: values[None] if values.ndim == 4 else values}
         else:
-            read = read_picture(reader.part)
+            read = read_sight(reader, model)
     else:
         given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
         if reader.kind == "audio":
@@ -398,13 +388,8 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             given["images"] = picture_of()
         read = reader.made(**given, return_tensors="pt")
     inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
-    if asks_more(model, inputs) and not any(
-        "input_ids" in one for one in needed_inputs(type(model))
-    ):
-        for _, part in readers_of(model):
-            own = taken_by(part, read)
-            if not asks_more(part, own):
-                return own
+    if own := inputs_of_part(model, inputs, read):
+        return own
     if not inputs and len(read):
         first = next(iter(read.values()))
         inputs = {model.main_input_name: first}
@@ -416,19 +401,6 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
         if "attention_mask" not in inputs:
             inputs["attention_mask"] = torch.ones_like(ids)
     return inputs
-
-
-def read_picture(part: Any) -> Any:
-    """What a processor makes of a picture; of a pair, or of a picture and an example."""
-    picture = picture_of()
-    if "prompt_images" in inspect.signature(part.preprocess).parameters:
-        return part(picture, prompt_images=picture, prompt_masks=picture, return_tensors="pt")
-    try:
-        return inputs_of_picture(part, picture, None)
-    except AttnvizError as error:
-        if "of a pair" not in str(error):
-            raise
-        return part([[picture, picture.rotate(20)]], return_tensors="pt")
 
 
 def main() -> None:

@@ -183,7 +183,10 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     **alike("blip-2 instructblip instructblipvideo", BLIP2),
     **alike("grounding-dino mm-grounding-dino", GROUNDING),
     **alike("depth_anything prompt_depth_anything", DEPTH),
-    **alike("minicpm_ocr_vision minicpmv4_7_vision", VIT | {"patch_size": 8, "insert_layer_id": 1, "image_size": 128}),
+    **alike(
+        "minicpm_ocr_vision minicpmv4_7_vision",
+        VIT | {"patch_size": 8, "insert_layer_id": 1, "image_size": 128},
+    ),
     **alike("muse_glimmer_vision muse_spark_vision", MUSE),
     "sam": SAM,
     "sam_hq": SAM | {"mask_decoder_config": MASKS | {"vit_dim": 32}},
