@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -33,8 +34,14 @@ class Copy:
         return self.model.config
 
 
+NEEDS = re.compile(r".*requires the (\w+) library.*", re.DOTALL)
+
+
 class NotBuiltError(Exception):
     """No small copy of a type can be built, or run on an example; the message says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(NEEDS.sub(r"it needs \1", reason))
 
 
 def first_config(name: str) -> Any:

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -199,18 +200,19 @@ def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) 
         if (generation := getattr(model, "generation_config", None)) is not None:
             fit_generation(generation, model.config)
     reasons = list[str]()
-    for side in sides_of(reader, model.config):
-        set_side(reader, side)
-        for mark in marks_for(reader):
+    for alone in (False, True) if kind in ("picture", "video") else (False,):
+        reader.alone, before = alone, len(reasons)
+        for side, mark in product(sides_of(reader, model.config), [*marks_for(reader)]):
+            set_side(reader, side)
             try:
                 return _run(reader, model, mark)
             except Exception as error:  # a processor or a model raises anything for what is wrong
                 if more := named_for(error, reader.marks, {**named, **reader.named}):
                     return fit_reader(name, kind, model, more)
                 reasons.append(f"{type(error).__name__}: {first_line(error)}")
-                if reasons.count(reasons[-1]) > 2:
-                    raise NotBuiltError(reasons[0]) from error
-    raise NotBuiltError(reasons[0])
+                if reasons[before:].count(reasons[-1]) > 2:
+                    break
+    raise NotBuiltError(reader.stands_in or reasons[0])
 
 
 def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:
@@ -388,8 +390,8 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
             given["images"] = picture_of()
         read = reader.made(**given, return_tensors="pt")
     inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
-    if own := inputs_of_part(model, inputs, read):
-        return own
+    if reader.alone:
+        return inputs_of_part(model, read)
     if not inputs and len(read):
         first = next(iter(read.values()))
         inputs = {model.main_input_name: first}

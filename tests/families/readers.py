@@ -126,6 +126,7 @@ class Reader:
     named: dict[str, str] = field(default_factory=dict)
     template: str = ""  # the chat template that it needs
     stands_in: str = ""  # what it stands in for
+    alone: bool = False  # whether only the part of a model that reads pictures is run
     last: dict[str, Any] = field(default_factory=dict)  # the inputs that worked
 
     @property

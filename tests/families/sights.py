@@ -10,7 +10,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.features.vision.pictures import inputs_of, taken_by
 from attnviz.features.vision.vision_model import readers_of
 from tests.families.readers import Reader, film_of, frames_in, picture_of
-from tests.families.types_of import asks_more, needed_inputs, reads_films
+from tests.families.types_of import asks_more, reads_films
 
 
 def read_sight(reader: Reader, model: Any) -> Any:
@@ -27,7 +27,8 @@ def read_picture(part: Any) -> Any:
     """What a processor makes of a picture; of a pair, or of a picture and an example."""
     picture = picture_of()
     if "prompt_images" in inspect.signature(part.preprocess).parameters:
-        return part(picture, prompt_images=picture, prompt_masks=picture, return_tensors="pt")
+        mask = picture.convert("L")
+        return part(picture, prompt_images=picture, prompt_masks=mask, return_tensors="pt")
     try:
         return inputs_of(part, picture, None)
     except AttnvizError as error:
@@ -36,14 +37,10 @@ def read_picture(part: Any) -> Any:
         return part([[picture, picture.rotate(20)]], return_tensors="pt")
 
 
-def inputs_of_part(
-    model: Any, inputs: Mapping[str, Any], read: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the first part for pictures takes, where a model asks for more; empty: it does not."""
-    if not asks_more(model, inputs) or any("input_ids" in n for n in needed_inputs(type(model))):
-        return {}
+def inputs_of_part(model: Any, read: Mapping[str, Any]) -> dict[str, Any]:
+    """What the first part for pictures takes that asks for nothing else; empty: there is none."""
     for _, part in readers_of(model):
         own = taken_by(part, read)
-        if not asks_more(part, own):
+        if part is not model and not asks_more(part, own):
             return own
     return {}

@@ -226,6 +226,9 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 8, 16, 16],
         "fusion_hidden_size": 8,
     },
+    "efficientnet": {
+        "image_size": 64, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 128,
+    },
     "efficientloftr": {
         "stage_num_blocks": [1, 1, 1, 1], "out_features": [16, 16, 32, 32],
         "stage_stride": [2, 1, 2, 2], "hidden_size": 32, "num_attention_layers": 1,
@@ -440,6 +443,11 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     },
     "videoprism_vision_model": FILM | {
         "tubelet_size": [1, 8, 8], "num_spatial_layers": 2, "num_temporal_layers": 2,
+    },
+    "videoprism": {
+        "text_config": PLAIN | {"vocab_size": 600}, "vision_config": FILM | {
+            "tubelet_size": [1, 8, 8], "num_spatial_layers": 2, "num_temporal_layers": 2,
+            "num_auxiliary_layers": 1},
     },
     "videomt": VIT | {
         "num_hidden_layers": 3, "num_blocks": 1, "num_queries": 5, "num_upscale_blocks": 1,

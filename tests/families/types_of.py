@@ -92,7 +92,7 @@ def kind_of(made_by: Any, config: Any) -> str:
     named = made_by.input_modalities
     reads = {named} if isinstance(named, str) else {*named}
     main, takes = made_by.main_input_name, _inputs(made_by)
-    if main in PICTURES:
+    if main in PICTURES and not ("input_ids" in takes and main not in takes):
         film = any(hasattr(config, name) for name in ("num_frames", "frames_per_clip"))
         only = reads - {"text"} == {"video"} or main == "pixel_values_videos" or film
         return "video" if only else "picture"
@@ -135,5 +135,6 @@ def asks_more(part: Any, inputs: Mapping[str, Any]) -> bool:
 
 
 def reads_films(made_by: Any) -> bool:
-    """Whether a class reads films alone, and in one pass."""
-    return not {"inference_session", "input_ids"} & {*_inputs(made_by)}
+    """Whether a class reads films, and in one pass."""
+    takes = {*_inputs(made_by)}
+    return "pixel_values_videos" in takes or not {"inference_session", "input_ids"} & takes

@@ -107,7 +107,7 @@ PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes
 
 def taken_by(part: Any, made: Mapping[str, Any]) -> dict[str, Any]:
     """What a part takes of what a processor makes, under the part's names."""
-    takes = input_names(part)
+    takes = signature(part.forward).parameters
     other = PACKED | (TOWER if PACKED.keys() & takes else {})
     named = {name: name if name in made else other.get(name, name) for name in takes}
     return {name: made[own] for name, own in named.items() if own in made}
