@@ -151,6 +151,22 @@ MASKED: dict[str, Any] = {
 }  # fmt: skip
 
 
+LINE = {"image_size": [48, 320]}  # a picture of one line of a text
+CROSSED = {
+    "kernel_list": [3, 2, 2], "scale_factor_list": [1, 2, 4, 8],
+    "intraclass_block_config": {
+        "reduce_channel": [1, 1, 0], "return_channel": [1, 1, 0],
+        **{f"vertical_long_to_small_conv_{ratio}ratio": [[k, 1], [1, 1], [k // 2, 0]]
+           for ratio, k in (("long", 7), ("mid", 5), ("short", 3))},
+        **{f"horizontal_small_to_long_conv_{ratio}ratio": [[1, k], [1, 1], [0, k // 2]]
+           for ratio, k in (("long", 7), ("mid", 5), ("short", 3))},
+        **{f"symmetric_conv_long_{ratio}ratio": [[k, k], [1, 1], [k // 2, k // 2]]
+           for ratio, k in (("long", 7), ("mid", 5), ("short", 3))},
+    },
+}  # fmt: skip
+ALL_STAGES = {"model_type": "pp_lcnet_v4", "out_features": ["stage1", *LEVELS]}
+
+
 def alike(names: str, values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The same values for several types."""
     return dict.fromkeys(names.split(), values)
@@ -188,6 +204,13 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         VIT | {"patch_size": 8, "insert_layer_id": 1, "image_size": 128},
     ),
     **alike("muse_glimmer_vision muse_spark_vision", MUSE),
+    **alike("efficientloftr pp_ocrv5_mobile_det", {}),
+    **alike("pp_ocrv5_mobile_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", LINE),
+    "pp_ocrv5_server_det": CROSSED,
+    "pp_ocrv6_medium_det": CROSSED | {"backbone_config": ALL_STAGES},
+    "pp_ocrv6_small_det": {
+        "backbone_config": ALL_STAGES, "layer_list_out_channels": [96, 96, 192, 384],
+    },
     "sam": SAM,
     "sam_hq": SAM | {"mask_decoder_config": MASKS | {"vit_dim": 32}},
     "sam2": SAM2,
@@ -228,11 +251,6 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     },
     "efficientnet": {
         "image_size": 64, "width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 128,
-    },
-    "efficientloftr": {
-        "stage_num_blocks": [1, 1, 1, 1], "out_features": [16, 16, 32, 32],
-        "stage_stride": [2, 1, 2, 2], "hidden_size": 32, "num_attention_layers": 1,
-        "num_attention_heads": 2,
     },
     "eomt": VIT | {"num_hidden_layers": 3, "num_blocks": 1, "num_queries": 5,
                    "num_upscale_blocks": 1},
@@ -350,7 +368,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         },
     },
     "pp_ocrv5_server_rec": {
-        "hidden_size": 32, "head_out_channels": 20, "num_attention_heads": 4,
+        **LINE, "hidden_size": 32, "head_out_channels": 20, "num_attention_heads": 4,
         "backbone_config": HGNET | {
             "stem_strides": [2, 1, 1, 1, 1], "stage_downsample": [True] * 4,
             "stage_downsample_strides": [[2, 1], [1, 2], [2, 1], [2, 1]],

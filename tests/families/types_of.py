@@ -15,6 +15,7 @@ HEADS = {
     "pair": ("SEQ_TO_SEQ_CAUSAL_LM",),
     "picture-text": ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM"),
     "audio": ("SPEECH_SEQ_2_SEQ", "CTC"),
+    "picture": ("TEXT_RECOGNITION",),
 }
 """By kind: the tables of classes that are asked before that of plain models."""
 SPOKEN = ("TEXT_TO_SPECTROGRAM", "TEXT_TO_WAVEFORM", "SPEECH_SEQ_2_SEQ")

@@ -369,15 +369,23 @@ def frames_of(config: Any) -> int:
 
 
 def open_video(name: str, parts: LoadedParts) -> Source | None:
-    """A model that reads films; None: it reads something else."""
-    if not frames_of(parts.model.config):
-        return None
+    """A model that reads films, or the part of one that does; None: it reads something else."""
+    model, provenance = parts.model, parts.provenance
+    if not frames_of(model.config):
+        towers = [(path, one) for path, one in model.named_children() if hasattr(one, "config")]
+        path, model = next(
+            ((path, one) for path, one in towers if frames_of(one.config)), ("", None)
+        )
+        if model is None:
+            return None
+        note = f"read through its {path} ({type(model).__name__}): the model reads texts as well"
+        provenance = replace(provenance, notes=(*provenance.notes, note))
     if parts.reader is None:
         raise AttentionError(f"'{name}' has no processor of films")
     return VideoModel(
         name=name,
-        model=parts.model,
+        model=model,
         processor=parts.reader,
-        provenance=parts.provenance,
+        provenance=provenance,
         task=parts.task,
     )

@@ -113,6 +113,13 @@ def taken_by(part: Any, made: Mapping[str, Any]) -> dict[str, Any]:
     return {name: made[own] for name, own in named.items() if own in made}
 
 
+def missing_in(part: Any, inputs: Mapping[str, Any]) -> list[str]:
+    """What a part asks for beside these inputs."""
+    takes = signature(getattr(part, "forward", part)).parameters.values()
+    named = (one for one in takes if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in named if one.default is Parameter.empty and one.name not in inputs]
+
+
 def takes_pixels(part: Any) -> bool:
     """Whether a part of a model reads a picture."""
     takes = input_names(part)

@@ -86,7 +86,9 @@ class VisionModel(Source):
         for path, part in readers_of(self.model):
             inputs = self._inputs_for(part, inputs_of_all)
             own = pictures.taken_by(part, places)
-            if not own:
+            missing = pictures.missing_in(part, inputs)
+            if not own or missing:
+                first = first or (asks_for(self.name, missing) if missing else None)
                 continue
             try:
                 with devices.running_errors(self.model, "picture"):
@@ -236,6 +238,8 @@ class VisionModel(Source):
         """The number of tokens of a picture; 0: they are not in one row."""
         import torch
 
+        if missing := pictures.missing_in(self.tower, inputs):
+            raise asks_for(self.name, missing)
         # no_grad, not inference mode: BEiT caches its positions, and gradients must pass later.
         with devices.running_errors(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
@@ -243,6 +247,15 @@ class VisionModel(Source):
         if states is None:
             states = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
         return int(states.shape[1]) if states.ndim == 3 else 0
+
+
+def asks_for(name: str, missing: list[str]) -> AttentionError:
+    """That a model cannot run on a picture alone."""
+    words = " and ".join(f"'{one}'" for one in missing)
+    return AttentionError(
+        f"'{name}' asks for {words} beside a picture, which no option gives here: use a model that "
+        "reads pictures alone"
+    )
 
 
 def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
@@ -274,8 +287,9 @@ def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
 
 
 def _class_of(config: Any) -> Any:
-    """The class that loads a model; one that finds objects keeps its head."""
+    """The class that loads a model; one that finds objects, or reads letters, keeps its head."""
     finds = (
+        "TextRecognition",
         "ObjectDetection",
         "InstanceSegmentation",
         "UniversalSegmentation",
