@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import tokenizer_of
 from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.text import load_piece_tokenizer
@@ -129,6 +130,7 @@ def start(
     """The weights that the first step changes: those of a folder, or the `first` ones."""
     if start_from is None:
         return first(sizes, settings.seed)
-    from safetensors.torch import load_file
+    import torch
 
-    return dict(load_file(weights_in(start_from)))
+    stored = StoredWeights(weights_in(start_from))
+    return {name: torch.from_numpy(stored.raw(name).copy()) for name in stored}

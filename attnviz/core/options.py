@@ -24,6 +24,8 @@ Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Language = Literal["en", "fr"]
 Reduce = Literal["none", "mean", "max"]
 Reduction = Literal[Reduce, "mean:heads", "mean:layers", "max:heads", "max:layers"]
+INDEXER = "indexer"
+"""The stream of the scores by which a model chooses keys: only asked for by name."""
 Special = Literal["keep", "drop", "renormalise"]
 InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
 Width = Literal["single", "double"]
@@ -676,7 +678,7 @@ class Options:
     given: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.choice.stream == "indexer":  # its scores are there only if they are recorded
+        if self.choice.stream == INDEXER:  # its scores are there only if they are recorded
             object.__setattr__(self, "origin", replace(self.origin, indexer=True))
 
 

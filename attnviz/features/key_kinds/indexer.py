@@ -15,9 +15,9 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
 from attnviz.core.locks import thread_hook
+from attnviz.core.options import INDEXER
 from attnviz.models.hugging_face.capture.kernel import layer_names
 
-INDEXER = "indexer"
 HIDDEN = -1e30
 """Scores below are of keys that the query may not see."""
 
