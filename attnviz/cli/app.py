@@ -164,7 +164,7 @@ def _import_help() -> None:
         for name in stands:
             del sys.modules[name]
     if "FORCE_COLOR" not in os.environ:  # typer takes the logs of GitHub for a terminal
-        typer.rich_utils.FORCE_TERMINAL = None
+        vars(typer.rich_utils)["FORCE_TERMINAL"] = None
 
 
 def _list_rare(panels: Mapping[str, list[str]]) -> None:
