@@ -10,6 +10,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.core.attention_map import Token
+from attnviz.core.errors import UsageError
 from attnviz.features.grid.picture import grid
 from attnviz.renderers import PICTURE_SUFFIXES
 from attnviz.renderers.figures.figure import figure_bytes
@@ -127,3 +128,12 @@ def test_characters_that_no_font_draws_are_noted():
     assert notes_of(heatmap(missing, title="x")) == (
         "1 character shown as ‹code point›: no installed font draws it",
     )
+
+
+def test_a_date_that_is_none_is_one_line(monkeypatch):
+    for date in ("x", "9" * 20, "0x1"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+        with pytest.raises(UsageError, match=f"SOURCE_DATE_EPOCH '{date}' is no time in seconds"):
+            drawn(heatmap, ".pdf")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert drawn(heatmap, ".pdf").startswith(MAGIC[".pdf"])
