@@ -30,6 +30,8 @@ from attnviz.features.align.links import (
 from attnviz.features.align.request import Aligner
 from attnviz.features.treebank.conllu import read_sentences as read_treebank
 from attnviz.features.treebank.study import TreebankStudy
+from attnviz.models.light.weights import StoredWeights
+from attnviz.models.pocket.card import tokenizer_of
 from attnviz.models.pocket.model import FOLDER
 from attnviz.models.pocket.text import load_piece_tokenizer
 from attnviz.models.pocket.translator import load_pocket
@@ -55,14 +57,14 @@ RELATIONS = 200
 
 def rate_unseen(folder: Path, pairs: Path, sentences: Path) -> dict[str, Any]:
     """Nats a token and chrF on pairs kept out of training."""
-    from safetensors.torch import load_file
+    import torch
 
-    stored = load_file(folder / "weights.safetensors")
-    weights = {name: array.float() for name, array in stored.items()}
+    stored = StoredWeights(folder / "weights.safetensors")
+    weights = {name: torch.from_numpy(stored[name]) for name in stored}
     kept = set(read_sentences(sentences))
     chosen = [pair for pair in read_pairs(pairs) if pair.en in kept]
     pocket = load_pocket(folder=folder)
-    tokenizer = load_piece_tokenizer(folder / "tokenizer.json")
+    tokenizer = load_piece_tokenizer(tokenizer_of(folder))
     return measure(Evaluation(weights, pocket.sizes, tokenizer), chosen)
 
 

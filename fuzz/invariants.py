@@ -170,6 +170,8 @@ def writes_nowhere_else(ran: Ran) -> str | None:
         if inside in ran.case.files or _is_hidden(path) or path.startswith("tmp/"):
             continue
         new = PurePosixPath(path)
+        if words[0] == "examples" and (new.parent.name, "") in names:  # it fills a folder
+            continue
         whole = {new.stem, re.sub(r"-\d+$", "", new.stem)}
         if not any((stem, new.suffix) in names for stem in whole) and (new.name, "") not in names:
             return f"'{new.suffix}' file that nobody asked for"

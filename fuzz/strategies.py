@@ -587,6 +587,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
                 return [command, "--input", whole("pairs")]
             co = ["--mechanism", "co"] if made.often(0.2) else []
             return [command, made.draw(plain_texts), made.draw(plain_texts), *co]
+        case "match":
+            document = ["--input", whole("texts")] if made.often(0.3) else [made.draw(plain_texts)]
+            return [command, made.draw(plain_texts), *document, "-m", str(world.model("bert"))]
         case "ablate":
             what = made.pick((["--head", "0.0"], ["--each", "layers"], ["--token", "the"]))
             if made.often(0.3):

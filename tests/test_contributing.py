@@ -27,11 +27,10 @@ def test_every_door_has_its_example():
     assert [table for _, _, table, _ in DOORS] == [
         "MECHANISMS",
         "MEASURES",
-        "LENSES",
-        "FORMATS",
-        "PICTURES",
         "COMMANDS",
     ]
+    doors = TEXT[TEXT.index("## Doors") : TEXT.index("## Changes")]
+    assert doors.count("\n") <= 150
 
 
 @pytest.mark.parametrize(
@@ -57,23 +56,17 @@ from types import ModuleType
 from attnviz.core import registry
 from tests.test_contributing import DOORS
 
-made = {}
 for file, code, table, row in DOORS:
-    module = made[table] = sys.modules[file.replace("/", ".")] = ModuleType(file.replace("/", "."))
+    module = sys.modules[file.replace("/", ".")] = ModuleType(file.replace("/", "."))
     exec(compile(code, file, "exec"), vars(module))
     getattr(registry, table).update(eval(f"{{{row}}}", vars(registry)))
 from attnviz.cli import app
 for line in (
     "self a.b.a --mechanism cosine -q",
     "heads a.b.a -f tsv -q --sort second-back",
-    "self a.b.a --lens strongest-head -q",
-    "self a.b.a -f tokens -q",
     "count a.b.a",
 ):
     assert app.run(line.replace("a.b.a", "a_b_a").split()) == 0, line
-from attnviz import attend
-figure = made["PICTURES"].received(attend("a b a").main, title="a")
-print([label.get_text() for label in figure.axes[0].get_xticklabels()])
 """
 """A program that has all the examples' rows in their tables and uses each once."""
 
@@ -83,9 +76,8 @@ def test_what_each_door_shows_works_as_it_says():
     command = [sys.executable, "-W", "error", "-c", OPEN]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for said in ("cosine (untrained)", "\tsecond-back\t", "lens strongest-head", "a\t_\tb\t"):
+    for said in ("cosine (untrained)", "\tsecond-back\t", "\t\n6\n"):
         assert said in done.stdout, done.stdout
-    assert done.stdout.endswith("['a', 'b', 'a', '<eos>']\n")
 
 
 @pytest.mark.parametrize("path", sorted(set(PATHS) - {f"{file}.py" for file, *_ in DOORS}))

@@ -38,7 +38,7 @@ def describe_translator(origin: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _model(config: dict[str, Any], folder: Path) -> str:
     sizes = config["sizes"]
-    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    megabytes = (folder / "weights.safetensors").stat().st_size / 1e6
     return (
         f"pocket · revision {config['revision']}\n"
         "An English–French encoder–decoder transformer, small enough to ship with the package.\n"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.models.light.weights import PLANES
 from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.text import SPECIALS, load_piece_tokenizer
 from training.card import describe_translator
@@ -42,17 +45,17 @@ def export(
 ) -> None:
     """Write what the pocket model is loaded from: float16 weights, tokenizer and configuration.
 
-    The configuration's revision is the checksum of the weights' file.
+    The configuration's revision is the checksum of the weights, before they are split into planes.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save, save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "weights.safetensors"
-    save_file(float16(weights), path)
+    stored = float16(weights)
+    save_file(in_planes(stored), folder / "weights.safetensors", metadata=PLANES)
     if tokenizer.resolve() != (folder / "tokenizer.json").resolve():
         shutil.copyfile(tokenizer, folder / "tokenizer.json")
     config: dict[str, Any] = {
-        "revision": checksum(path)[:12],
+        "revision": hashlib.sha256(save(stored)).hexdigest()[:12],
         "sizes": asdict(sizes),
         "specials": {name: number for number, name in enumerate(SPECIALS)},
         "guided": {"layer": GUIDED_LAYER, "head": GUIDED_HEAD},
@@ -135,6 +138,16 @@ def float16(weights: dict[str, Tensor]) -> dict[str, NDArray[np.float16]]:
     return {
         name: np.ascontiguousarray(array.detach().cpu().numpy().astype(np.float16))
         for name, array in weights.items()
+    }
+
+
+def in_planes(stored: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.uint8]]:
+    """The low and the high bytes of each array, which `StoredWeights` joins."""
+    return {
+        name: np.ascontiguousarray(
+            np.moveaxis(array.astype("<f2").view(np.uint8).reshape(*array.shape, 2), -1, 0)
+        )
+        for name, array in stored.items()
     }
 
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.models.light.weights import StoredWeights
+from attnviz.models.pocket.card import tokenizer_of
 from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.text import load_piece_tokenizer
 from training.aligner import Aligner
@@ -112,7 +114,7 @@ def prepare_tokenizer(start_from: Path | None, pairs: list[Pair], output: Path) 
     """Where the run's tokenizer lies: taken from the start, or learned from the pairs."""
     path = output / "tokenizer.json"
     if start_from:
-        document = (start_from / "tokenizer.json").read_text(encoding="utf-8")
+        document = tokenizer_of(start_from).read_text(encoding="utf-8")
     else:
         document = learn_pieces([text for pair in pairs for text in (pair.en, pair.fr)])
     path.write_text(with_rewrites(document), encoding="utf-8")
@@ -128,6 +130,7 @@ def start(
     """The weights that the first step changes: those of a folder, or the `first` ones."""
     if start_from is None:
         return first(sizes, settings.seed)
-    from safetensors.torch import load_file
+    import torch
 
-    return dict(load_file(weights_in(start_from)))
+    stored = StoredWeights(weights_in(start_from))
+    return {name: torch.from_numpy(stored.raw(name).copy()) for name in stored}

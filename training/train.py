@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 
 from attnviz.core.errors import AttnvizError
-from attnviz.models.pocket.card import FOLDER
+from attnviz.models.pocket.card import FOLDER, tokenizer_of
 
-TOKENIZER = FOLDER / "tokenizer.json"
+TOKENIZER = tokenizer_of(FOLDER)
 MODELS = {"pocket": "stages", "pocket-lm": "causal", "pocket-vit": "picture"}
 """The module that trains each model."""
 

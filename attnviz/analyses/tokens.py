@@ -78,22 +78,20 @@ def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[T
     return tuple(with_labels)
 
 
-def check_special(how: str, kinds: str | None = None) -> None:
-    """Refuse an unknown way to treat special tokens, and unknown kinds, with a UsageError."""
-    choose(how, names_in(Special), "way to treat special tokens")
-    if kinds is not None and how == "keep":
-        raise UsageError(
-            f"--kinds {kinds} says what --special leaves out: add --special drop or renormalise"
-        )
-    for kind in parse_kinds(kinds):
+def parse_special(special: str) -> tuple[str, tuple[str, ...]]:
+    """What happens to which kinds of keys: "drop:compressed,source" drops two kinds.
+
+    Raises:
+        UsageError: an unknown way or kind, or kinds that are kept.
+    """
+    how, colon, names = special.partition(":")
+    choose(how, names_in(Special), "value of --special")
+    if colon and how == "keep":
+        raise UsageError(f"--special {special}: kinds are dropped or renormalised: drop:{names}")
+    kinds = [one.strip() for one in names.split(",")] if colon else [SPECIAL]
+    for kind in kinds:
         choose(kind, (SPECIAL, *KINDS), "kind of key")
-
-
-def parse_kinds(kinds: str | None) -> tuple[str, ...]:
-    """The kinds of keys that are left out: "special", or those that "compressed,special" names."""
-    if kinds is None:
-        return (SPECIAL,)
-    return tuple(dict.fromkeys(one.strip() for one in kinds.split(",")))
+    return how, tuple(dict.fromkeys(kinds))
 
 
 def treat_special(attention: Attention, how: str, kinds: tuple[str, ...] = (SPECIAL,)) -> Attention:

@@ -32,6 +32,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError
 from attnviz.core.measures import format_weight
+from attnviz.core.options import INDEXER
 from attnviz.core.registry import LENSES, axis_name
 
 PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")  # which text of a pair attends to which
@@ -376,6 +377,8 @@ def _describe_direction(item: AttentionMap, ends: tuple[str, str], output: str, 
     query, key = ends[0], f"{ends[1]} ({item.key_side})"
     if item.stream == IMPLIED:
         return f"{query} are mixed from {ends[1]}: implied, no attention"
+    if item.stream == INDEXER:
+        return f"{query} score {ends[1]} before the softmax, no attention"
     if item.values == "signed" and item.query_side != item.key_side:
         return f"{query} ({item.query_side}) against {key}"
     if item.query_side == "output":

@@ -86,7 +86,9 @@ class NumberedFiles:
 
     def rename_only(self) -> None:
         """Give the file of the only result the name that was asked for."""
-        if self.path is not None and self.many and (first := numbered_path(self.path, 0)).exists():
+        if self.path is None or not self.many or self.count != 1:
+            return
+        if (first := numbered_path(self.path, 0)).exists():
             write_file(self.path, first.read_bytes())
             first.unlink()
             self.many = False
@@ -119,15 +121,25 @@ class PictureFiles(NumberedFiles):
 
 
 class PageFiles(NumberedFiles):
-    """A page of each text."""
+    """A page of each text; where `each`, pages come by themselves, before the data of all texts."""
 
-    def __init__(self, path: Path | None, *, many: bool, in_browser: bool, count: int = 0) -> None:
-        super().__init__(path, many=many, count=count)
-        self.in_browser = in_browser
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        many: bool,
+        in_browser: bool,
+        count: int = 0,
+        each: bool = False,
+    ) -> None:
+        super().__init__(path, many=many or each, count=count)
+        self.in_browser, self.each = in_browser, each
         self.atlas: Path | None = None
 
     def add(self, item: reports.Item) -> None:
         """Write the text's page, and show it if it is the first and its name is settled."""
+        if self.each and item.page is None:
+            return
         self.count += 1
         if self.path is None and self.count > 1:
             return
@@ -137,7 +149,7 @@ class PageFiles(NumberedFiles):
         atlas = None if self.atlas is None or path is None else (self.atlas, path)
         page = page_of(item, command_line(), atlas)
         if page is None:
-            return
+            raise UsageError("this result has no page: leave --html and --open out")
         save_page(path, reports.as_bytes(page), in_browser=self.in_browser and not self.waits)
 
     def finish(self) -> None:

@@ -22,7 +22,7 @@ from attnviz.cli.stderr import complain
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.registry import BROWSER, FORMATS, DataKind
-from attnviz.renderers import Display, reports
+from attnviz.renderers import NO_VIEWS, Display, reports
 from attnviz.runs.reporting import item_of, reject_of
 from attnviz.storage.writing import PARTS, PartialFile
 
@@ -132,7 +132,11 @@ class Outputs(AbstractContextManager["Outputs"]):
             )
         if output.html or output.open_page:
             pages = destinations.PageFiles(
-                output.html, many=many, in_browser=output.open_page, count=self.good
+                output.html,
+                many=many,
+                in_browser=output.open_page,
+                count=self.good,
+                each=self.plan.pages,
             )
             pages.atlas = output.atlas
             outputs.append(pages)
@@ -150,11 +154,13 @@ class Outputs(AbstractContextManager["Outputs"]):
         if not (names := self.plan.on_screen):
             return None
         from attnviz.cli.terminal import ShownPictures, ask_screen
+        from attnviz.commands.command import MAPS
 
         screen = ask_screen()
         if screen.lack:
-            option = f"--{names[0].replace('_', '-')}"
-            self.notices.say(f"{screen.lack}; {option} FILE.png writes the picture")
+            name = names[0]
+            option = f"--{name} " if name in MAPS else f"--picture {name}:"
+            self.notices.say(f"{screen.lack}; {option}FILE.png writes the picture")
             return None
         return ShownPictures(screen, names, self.options.look, self.say, many=self.plan.many)
 
@@ -235,6 +241,13 @@ class Outputs(AbstractContextManager["Outputs"]):
             for output in self.outputs:
                 output.add(item)
             self.good += 1
+
+    def add_page(self, page: Callable[[str], str]) -> None:
+        """Write the page of one text, whose data come with those of all."""
+        with hold_interrupts():
+            for output in self.outputs:
+                if isinstance(output, destinations.PageFiles):
+                    output.add(reports.Item(reports.Data(), NO_VIEWS, page=page))
 
     def add_blank(self, result: reports.Data) -> None:
         """Write a blank for a failed record, so that line N stays that of record N."""

@@ -23,6 +23,7 @@ class Plan:
 
     Attributes:
         many: whether there may be several results.
+        pages: whether each text has a page, though the data of several come together.
         format: what stdout holds.
         formats: what stdout and the data file hold.
         pictures: the file of each picture.
@@ -40,6 +41,7 @@ class Plan:
     on_screen: Sequence[str]
     command: str = ""
     input_file: Path | None = None
+    pages: bool = False
 
 
 def plan(
@@ -49,6 +51,7 @@ def plan(
     many: bool = False,
     command: str = "",
     input_file: Path | None = None,
+    pages: bool = False,
 ) -> Plan:
     """What a run with these options writes; each output has a place of its own.
 
@@ -66,7 +69,7 @@ def plan(
     on_screen = [one for one in still if one in pictures] or still[:1] if output.show else []
     _check_page(options)
     check_look(options.look, has_pictures=bool(pictures or on_screen))
-    places = _places(options, kind, pictures, many=many)
+    places = _places(options, kind, pictures, many=many, pages=pages)
     check_apart(places, [value for _, value in options.given])
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
         raise UsageError(f"--on-error '{rejects}' holds JSON lines: end it in .jsonl")
@@ -80,8 +83,10 @@ def plan(
         )
     of_file = [reports.format_of(output.output, kind)] if output.output else []
     _check_cut(options, kind, {name, *of_file}, name)
+    formats_of_run = {name, *of_file}
     return Plan(
-        options, kind, many, name, {name, *of_file}, pictures, on_screen, command, input_file
+        *(options, kind, many, name, formats_of_run, pictures, on_screen, command, input_file),
+        pages=pages,
     )
 
 
@@ -122,7 +127,7 @@ def _check_page(options: Options) -> None:
 
 
 def _places(
-    options: Options, kind: DataKind, pictures: Mapping[str, Path], *, many: bool
+    options: Options, kind: DataKind, pictures: Mapping[str, Path], *, many: bool, pages: bool
 ) -> list[Place]:
     """Every output file; each can be written, and its suffix names its format."""
     data, page, rejects = options.output.output, options.output.html, options.many.rejects
@@ -133,7 +138,9 @@ def _places(
     if page is not None and page.suffix.lower() not in destinations.PAGES:
         raise UsageError(f"--html '{page}' must end in {' or '.join(destinations.PAGES)}")
     in_shards = many and options.many.shard_size is not None
-    places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
+    each = many or pages
+    places = [Place(path, many, many) for path in pictures.values()]
+    places += [Place(page, each, each)] if page is not None else []
     places += [
         Place(path, several) for path, several in ((data, in_shards), (rejects, False)) if path
     ]

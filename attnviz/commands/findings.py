@@ -75,6 +75,9 @@ class CollectedReport:
 
     add_blank = add
 
+    def add_page(self, page: Callable[[str], str]) -> None:
+        """A page that nobody asked for: Python asks a result for its own."""
+
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
         """Keep the reason why a record failed, or raise it where the run is to stop."""
         if str(self.options.many.on_error) == "stop":

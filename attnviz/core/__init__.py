@@ -1,3 +1,3 @@
 """What every room shares: maps, tokens, options, tables of names, errors, notices."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -7,7 +7,7 @@ line spells and explains it. Commands take groups of them (`attnviz.cli.options`
 import os
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -24,6 +24,8 @@ Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Language = Literal["en", "fr"]
 Reduce = Literal["none", "mean", "max"]
 Reduction = Literal[Reduce, "mean:heads", "mean:layers", "max:heads", "max:layers"]
+INDEXER = "indexer"
+"""The stream of the scores by which a model chooses keys: only asked for by name."""
 Special = Literal["keep", "drop", "renormalise"]
 InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
 Width = Literal["single", "double"]
@@ -260,10 +262,9 @@ class Origin:
         suggestions=("mean", "all"),
     )
     indexer: bool = rare(
-        "projections",
-        "--indexer",
-        "Add the scores by which an indexer chooses keys (DeepSeek-V3.2, V4, GLM-5), before its "
-        "top-k, as stream indexer.",
+        "python",  # --stream indexer asks for it
+        "--stream indexer",
+        "The scores by which an indexer chooses keys, before its top-k.",
     )
     max_size: int | None = rare(
         "long",
@@ -356,7 +357,12 @@ class Choice:
         default=20,
         min=0,
     )
-    stream: str | None = rare("stream", "--stream NAME", "One stream: encoder, decoder, cross, …")
+    stream: str | None = rare(
+        "stream",
+        "--stream NAME",
+        "One stream: encoder, decoder, cross, …; indexer: the scores by which a model chooses keys "
+        "before its softmax (DeepSeek-V3.2, V4, GLM-5).",
+    )
     layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2, 0-3, last or all.")
     head: str | None = opt(
         "heads",
@@ -393,17 +399,13 @@ class Choice:
         "--token-groups FILE",
         "Names for tokens, one a line: camera: @0-15, or subject: the professor.",
     )
-    special: Special = opt(
+    special: str = opt(
         "special",
         "--special HOW",
-        "Special tokens, such as [CLS]: {choices} (drop, then scale rows to sum to 1).",
+        "Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum "
+        "to 1); with kinds after a colon keys of these in their place: drop:compressed,source.",
         default="keep",
-    )
-    kinds: str | None = rare(
-        "special",
-        "--kinds WHICH",
-        "What --special leaves out in their place, of keys that are not all tokens: compressed, "
-        "source, layer, register, slot, token or special, or some joined by commas.",
+        suggestions=("keep", "drop", "renormalise"),
     )
     group: str | None = rare(
         "group",
@@ -674,6 +676,10 @@ class Options:
     pictures: dict[str, Path | None] = field(default_factory=dict)
     # arguments and options that may name a file to read, each with its parameter's name
     given: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.choice.stream == INDEXER:  # its scores are there only if they are recorded
+            object.__setattr__(self, "origin", replace(self.origin, indexer=True))
 
 
 def map_options(options: Options, *exceptions: str) -> list[str]:

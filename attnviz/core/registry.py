@@ -217,7 +217,7 @@ KEY_LAYOUTS = {
 """What declares the kinds of a layer's keys, by mechanism: None where it is not the layer's."""
 WATCH_INDEXERS = FeatureEntry("What indexers choose by.", "key_kinds.indexer:watch_indexers")
 WITH_INDEXER = FeatureEntry("Maps of these scores.", "key_kinds.indexer:with_scores")
-"""What --indexer records of a pass, and what it adds to the maps of a text."""
+"""What --stream indexer records of a pass, and what it adds to the maps of a text."""
 SOURCES = {
     "picture": FeatureEntry("Models of pictures.", "vision.opening:open_vision"),
     "picture-text": FeatureEntry(

@@ -119,7 +119,6 @@ def _check_loading(origin: Origin, origins: list[str]) -> None:
         ),
         "--chat": (origin.chat, "needs a model that writes"),
         "--channels": (origin.channels != "mean", "is for a model without attention"),
-        "--indexer": (origin.indexer, "is for a model that chooses keys by an indexer"),
     }
     for option, (value, use) in uses.items():
         if value and (

@@ -206,9 +206,11 @@ def six_digits(value: float) -> str:
 
 def nats(value: float) -> str:
     """A change in nats, at most seven columns: a sign and two digits; – for NaN."""
-    if math.isnan(value) or not value:
-        return UNKNOWN if value else "0"
+    if math.isnan(value):
+        return UNKNOWN
     size = abs(value)
+    if size < 1e-6:  # less than what float32 tells apart in a sum of logarithms
+        return "0"
     form = ".2f" if size >= 0.095 else ".0e" if size < 0.001 else ".3f" if size >= 0.0095 else ".4f"
     return f"{value:+{form}}".replace("-", "−")
 

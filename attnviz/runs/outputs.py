@@ -183,8 +183,10 @@ def draw_item(item: reports.Item, picture: str, look: Look) -> Figure:
     if isinstance(data, Attention) and (line := sinks.kinds_in_line(data.main)):
         notes = (*notes, f"over all heads: {line}")
     with drawing(look, notes, picture):
-        if picture in item.figures or isinstance(data, reports.Data):
+        if picture in item.figures:
             return item.figures[picture]()
+        if isinstance(data, reports.Data):
+            raise UsageError(f"this result has no picture '{picture}': leave it out")
         return draw(data, picture, item.views)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from attnviz.analyses.group import group_attention, name_tokens
 from attnviz.analyses.kv_groups import mean_of_groups
 from attnviz.analyses.select import check_selection, parse_reduction, reduce_attention, select
-from attnviz.analyses.tokens import check_special, label_tokens, parse_kinds, treat_special
+from attnviz.analyses.tokens import label_tokens, parse_special, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core import attention_map
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
@@ -338,7 +338,7 @@ def check_choice(choice: Choice, *, rows: bool = False) -> None:
         raise UsageError(
             "--target says what --lens gradient or effect explains: add --lens gradient"
         )
-    check_special(choice.special, choice.kinds)
+    parse_special(choice.special)
     if choice.kv and choice.lens == ALL_LENSES:
         raise UsageError("--kv takes the mean of heads of one lens: leave --lens all out")
     if group := _group_of(choice):
@@ -538,7 +538,7 @@ def _choose_from(
     if experiment is not None and not choice.kv:
         with_links = LENS_QUESTIONS["links"].load()
         attention = with_links(attention, experiment, choice.check)
-    attention = treat_special(attention, choice.special, parse_kinds(choice.kinds))
+    attention = treat_special(attention, *parse_special(choice.special))
     group = _group_of(choice)
     if group is not None:
         attention = group_attention(attention, group)

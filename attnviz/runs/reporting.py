@@ -29,6 +29,9 @@ class RunReport(Protocol):
     def add(self, result: Attention | Data | Item) -> None:
         """Take one result."""
 
+    def add_page(self, page: Callable[[str], str]) -> None:
+        """Take the page of one text, whose data come with those of all."""
+
     def add_blank(self, result: Data) -> None:
         """Take what stands for a failed record, where each record keeps its place."""
 

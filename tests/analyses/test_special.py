@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from attnviz.analyses.sinks import held_by_special, notable_holders, sink_shares, sinks_in_words
-from attnviz.analyses.tokens import check_special, treat_special
+from attnviz.analyses.tokens import parse_special, treat_special
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import UsageError
@@ -47,7 +47,7 @@ def test_dropping_by_hand():
         (step,) = treat_special(attention_of(marked(rows)), "drop").provenance.steps
         assert step == f"special tokens dropped ({said} of self)"
     with pytest.raises(UsageError, match="Did you mean 'renormalise'"):
-        check_special("renormalize")
+        parse_special("renormalize")
     done = attnviz("self", "the cat", "--special", "drp")
     assert done.status == 2
     assert "choose from keep, drop, renormalise. Did you mean 'drop'?" in done.mistake

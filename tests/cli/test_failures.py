@@ -146,3 +146,9 @@ def test_without_a_thread_a_page_is_written(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a b\nc d\n")
     done = attnviz("heads", "--input", tmp_path / "a.txt", *OWN, "--workers", 2)
     assert (done.status, "start no more threads" in done.mistake) == (1, True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here fails to be read")
+def test_a_disk_that_fails_is_one_line():
+    done = attnviz("render", "/proc/self/mem")  # whose first page cannot be read
+    assert (done.status, done.mistake) == (1, "cannot read a file: Input/output error")

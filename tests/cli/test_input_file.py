@@ -15,6 +15,7 @@ from attnviz.core.options import Many
 from attnviz.core.registry import COMMANDS
 from attnviz.runs.inputs import count_records, texts_of
 from attnviz.storage.texts import BadText, Text
+from tests.hugging_face.tiny_models import bert
 from tests.invoke import OWN, attnviz
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -68,13 +69,15 @@ def test_texts_may_stand_in_every_format(command, tmp_path):
         "jsonl": "\n".join(json.dumps({"text": line}) for line in lines),
         "csv": "\n".join(["text", *lines]),
     }
-    options = ["--model", "pocket" if command == "cross" else "pocket-lm", "-f", "json"]
+    models = {"cross": "pocket", "match": bert(tmp_path / "bert") if command == "match" else ""}
+    options = ["--model", models.get(command, "pocket-lm"), "-f", "json"]
     options += ["--keep", "h2o:3"] * (command == "cache")
+    words = [command, "a red square"] if command == "match" else [command]
     told = set()
     for suffix, content in contents.items():
         path = tmp_path / f"a.{suffix}"
         path.write_text(content)
-        done = attnviz(command, "--input", path, *options)
+        done = attnviz(*words, "--input", path, *options)
         assert done.status == 0, done.err
         told.add(done.out)
     assert len(told) == 1

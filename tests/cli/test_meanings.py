@@ -23,6 +23,7 @@ OTHERS = {
     "--output": "live has one form, a page",
     "--reference": "texts that replace a head, once by their mean alone",
     "--rows": "the positions of the lens of layers; elsewhere rows of a map",
+    "--score": "explain asks what carries a pair's score; elsewhere correct links",
     "--text": "the words beside a picture or in a recording; elsewhere the sentence itself",
     "--token": "ablate hides the token whose attention others show",
     "--top": "how many of what a command ranks",

@@ -155,7 +155,7 @@ def test_what_may_be_a_slip_is_noted(tmp_path, monkeypatch, arguments, note):
     [
         (("watch", "python3", "x.py"), "there is no script 'python3': leave 'python3' out"),
         (("self", "a b", "--qqi", "3"), "unknown option '--qqi'. --help-all lists them"),
-        (("self", "a b", "--special", "remove"), "unknown value 'remove' for --special"),
+        (("self", "a b", "--special", "remove"), "unknown value of --special 'remove'"),
     ],
 )
 def test_a_mistake_is_answered_with_what_helps(arguments, message):

@@ -138,6 +138,14 @@ def test_a_terminal_without_pictures_gets_a_line(name):
     assert not re.search(rb"\x1b[_P\]]", after)
 
 
+def test_a_note_names_the_option_that_there_is(monkeypatch):
+    monkeypatch.chdir(ROOT / "sample_inputs")
+    for words in (("image", "shapes.png"), ("heads", "The cat", *OWN)):
+        done = attnviz(*words, "--show", "-f", "none")
+        option = re.search(r"; (--picture \w+:)FILE.png writes the picture\n", done.err)
+        assert option, done.err
+
+
 def test_a_pipe_gets_no_question(tmp_path, monkeypatch):
     done = attnviz(*SELF)
     assert b"\x1b" not in done.out

@@ -204,7 +204,7 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         VIT | {"patch_size": 8, "insert_layer_id": 1, "image_size": 128},
     ),
     **alike("muse_glimmer_vision muse_spark_vision", MUSE),
-    **alike("efficientloftr pp_ocrv5_mobile_det", {}),
+    **alike("efficientloftr pp_ocrv5_mobile_det slanet uvdoc", {}),
     **alike("pp_ocrv5_mobile_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", LINE),
     "pp_ocrv5_server_det": CROSSED,
     "pp_ocrv6_medium_det": CROSSED | {"backbone_config": ALL_STAGES},

@@ -113,8 +113,11 @@ def nudge(model: Any) -> None:
                 weights.mul_(1 + 6e-8 * torch.randn_like(weights))
 
 
+PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum", "mul", "__mul__")
+
+
 class Softmaxes(TorchFunctionMode):
-    """Counts softmaxes over the last axis of arrays with three axes or more, and fused kernels."""
+    """Counts fused kernels, and products of what a softmax over the last of three axes gave."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,12 +127,23 @@ class Softmaxes(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name = getattr(func, "__name__", "")
+        made = func(*args, **(kwargs or {}))
         fused = "scaled_dot_product" in name or name == "multi_head_attention_forward"
         soft = "softmax" in name or name == "logsumexp"
-        # over one number it is 1 (SwiftFormer)
-        if fused or (soft and getattr(args[0], "ndim", 0) > 2 and args[0].shape[-1] > 1):
+        flat = (one for arg in args for one in (arg if isinstance(arg, list | tuple) else (arg,)))
+        given = [one for one in flat if torch.is_tensor(one)]
+        weights = any(getattr(one, "_weights", False) for one in given)
+        if fused or (weights and name in PRODUCTS):
             self.count += 1
-        return func(*args, **(kwargs or {}))
+        elif torch.is_tensor(made):
+            made._weights = weights or (soft and _over_tokens(given[0], args, kwargs or {}))
+        return made
+
+
+def _over_tokens(scores: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a softmax runs over the last of three axes, and over more than one number."""
+    axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+    return scores.ndim > 2 and scores.shape[-1] > 1 and axis in (-1, scores.ndim - 1)
 
 
 def attends(model: Any, door: Door) -> bool:

@@ -83,6 +83,7 @@ def find_type(name: str) -> ModelType:
 
 PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
 SOUNDS = ("input_features", "input_values")
+OBJECTS = ("visual_feats", "visual_embeds", "image_patches", "bbox", "image")
 READS = ("image", "picture-text"), ("video", "video"), ("audio", "audio")
 """The kinds of what reads texts and more, by the first modality that it names."""
 USUAL = {"input_ids", "attention_mask", "decoder_input_ids"}
@@ -99,8 +100,10 @@ def kind_of(made_by: Any, config: Any) -> str:
         return "video" if only else "picture"
     if main in SOUNDS or reads == {"audio"}:
         return "audio"
-    if main != "input_ids" or not {"input_ids", "pixel_values"} & {*takes}:
-        return "picture" if "grid_thw" in takes else "other"
+    if main != "input_ids" or "input_ids" not in takes:  # maybe the tower of a model of texts
+        return "picture" if {"grid_thw", "pixel_values"} & {*takes} else "other"
+    if not {*PICTURES, *SOUNDS, *OBJECTS} & {*takes} and reads & {"text"}:
+        reads = {"text"}  # the half that reads texts
     more = [kind for one, kind in READS if one in reads]
     if more or {*SOUNDS} & {*takes}:
         return (*more, "audio")[0]

@@ -1,12 +1,13 @@
 """The forward pass on two array types and an independent one, and the stored weights."""
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as oracle
 
@@ -21,6 +22,7 @@ from attnviz.models.pocket.model import (
     run_encoder,
 )
 from tests.pocket.small import SIZES, random_weights
+from training.finish import in_planes
 
 SOURCE = np.array([[7, 9, 30, 2], [8, 2, 0, 0]])
 TARGET = np.array([[4, 11, 12], [3, 13, 0]])
@@ -115,8 +117,14 @@ def test_a_prefix_alone_has_the_same_states():
 PATH = FOLDER / "weights.safetensors"
 
 
-def test_arrays_are_those_of_safetensors_when_used():
-    expected, stored = load_file(PATH), StoredWeights(PATH)
+def test_arrays_are_those_of_safetensors_when_used(tmp_path):
+    planes, stored = load_file(PATH), StoredWeights(PATH)
+    joined = {name: np.stack([*one], -1).view("<f2")[..., 0] for name, one in planes.items()}
+    save_file(joined, tmp_path / "joined.safetensors")
+    made = sha256((tmp_path / "joined.safetensors").read_bytes()).hexdigest()
+    assert made[:12] == json.loads((FOLDER / "config.json").read_text())["revision"]
+    assert all(np.array_equal(one, planes[name]) for name, one in in_planes(joined).items())
+    expected = load_file(tmp_path / "joined.safetensors")
     assert set(stored) == set(expected)
     assert len(stored) == len(expected)
     for name in ("embedding.weight", "decoder.3.cross_attention.key.bias"):

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.model import FOLDER
+from attnviz.models.pocket.card import FOLDER, tokenizer_of
 from attnviz.models.pocket.text import END, FRENCH, encode_text, token
 
-PATH = FOLDER / "tokenizer.json"
+PATH = tokenizer_of(FOLDER)
 
 
 @given(st.text(alphabet="aé’' ,.\u00a0\u2009…ﬁ猫😀\n-", min_size=1, max_size=20))

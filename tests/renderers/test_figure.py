@@ -10,6 +10,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.core.attention_map import Token
+from attnviz.core.errors import UsageError
 from attnviz.features.grid.picture import grid
 from attnviz.renderers import PICTURE_SUFFIXES
 from attnviz.renderers.figures.figure import figure_bytes
@@ -22,6 +23,7 @@ from .pictures import map_of, shares, tokens
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 DRAW = pytest.mark.parametrize("draw", [heatmap, grid])
 SUFFIX = pytest.mark.parametrize("suffix", PICTURE_SUFFIXES)
+CALLED = ("fit_width", "titled_figure", "draw_film", "draw_strips")
 
 
 def drawn(draw, suffix, **told):
@@ -62,8 +64,8 @@ def test_every_figure_has_settings_of_its_own():
             answer = inspect.signature(function).return_annotation
             makes = getattr(answer, "__name__", answer) == "Figure"
             own = function.__module__ == module.__name__ and not name.startswith("_")
-            # Another function calls these two, under its settings.
-            if makes and own and name not in ("fit_width", "titled_figure"):
+            # These are called by a function with settings of its own, or call one.
+            if makes and own and name not in CALLED:
                 assert hasattr(function, "__wrapped__"), f"{module.__name__}.{name}"
                 found += 1
     assert found > 15
@@ -126,3 +128,12 @@ def test_characters_that_no_font_draws_are_noted():
     assert notes_of(heatmap(missing, title="x")) == (
         "1 character shown as ‹code point›: no installed font draws it",
     )
+
+
+def test_a_date_that_is_none_is_one_line(monkeypatch):
+    for date in ("x", "9" * 20, "0x1"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+        with pytest.raises(UsageError, match=f"SOURCE_DATE_EPOCH '{date}' is no time in seconds"):
+            drawn(heatmap, ".pdf")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert drawn(heatmap, ".pdf").startswith(MAGIC[".pdf"])

@@ -16,7 +16,7 @@ from attnviz.runs.pipeline import Result
     *("model", "compute", "generate", "stream", "heads", "reduce", "special", "group", "long"),
     *PLACES,
     writes=("maps", "times", "scores"),
-    rare=("picture",),
+    rare=("picture", "language"),
     draws=MAP_PICTURES,
 )
 def audio(

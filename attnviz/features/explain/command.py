@@ -71,8 +71,11 @@ def explain(
             "TEXT"
         )
     texts, kind = read_written(run, text, target, input)
-    request = AnswerRequest(run.options.choice.explain, against, contrast, score)
-    with run.report("answer") as report:
+    output = run.options.output
+    page = output.html is not None or output.open_page
+    request = AnswerRequest(run.options.choice.explain, against, contrast, score, page)
+    several, each = texts.several, score or contrast is not None
+    with run.report("answer", many=several and each, pages=several and not each) as report:
         others = read_reference(run, reference)
         report_answers(request, texts, kind, run.options, report, others)
     return run.result

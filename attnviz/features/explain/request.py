@@ -36,10 +36,13 @@ class AnswerRequest:
     contrast: str | None = None  # a text, in whose run parts of the first's restore the answer
 
     score: bool = False  # what carries the one score of a reranker
+    page: bool = False  # whether each text has a page
 
     def __post_init__(self) -> None:
         if self.score and (self.contrast, self.against) != (None, None):
             raise UsageError("--score explains a score: leave --contrast and --against out")
+        if self.score and self.page:
+            raise UsageError("--score has no page: leave --html and --open out")
         if self.contrast is not None and self.against is not None:
             raise UsageError("--contrast and --against contradict each other: give one of them")
 
@@ -68,8 +71,11 @@ class Explainer:
         outputs, reference = self._replacing(query.kind, experiment)
         trace = None
         try:
-            trace = None if source.lacks("trace_writers") else source.trace_writers(query)
+            if self.request.page or not source.lacks("trace_writers"):
+                trace = source.trace_writers(query)
         except AttnvizError as error:
+            if self.request.page:
+                raise
             notes.append(f"why heads look where they do is left out: {first_line(error)}")
         against = None
         if self.request.against is not None:
@@ -170,6 +176,8 @@ def report_answers(
         answers.append(answer)
         lines.append(tables.answer_json(answer))
         last = trace
+        if request.page and trace is not None and texts.several:
+            report.add_page(partial(_answer_page, answer, trace))
     if len(answers) == 1 and not texts.several:
         report.add(_answer_data(answers[0], last, verbose=options.output.verbose))
     elif answers:
@@ -193,17 +201,17 @@ def _contrast_data(contrast: ContrastReport) -> Data:
 
 
 def _answer_data(answer: AnswerReport, trace: WrittenText | None, *, verbose: bool) -> Data:
-    def page(command: str) -> str:
-        assert trace is not None
-        links = [claim.why for claim in answer.heads]
-        if answer.idle:  # the page alone says why it looks there
-            links.append(reasons_of(trace, answer.idle.at, answer.idle.link))
-        reports = [one for one in links if one is not None]
-        room = PAGE_LINKS - len(reports)
-        more = follow_circuit(trace, reports[0], room)[1:] if reports else []
-        sentences = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
-        return why_page([*reports, *more], trace.attention, command, sentences)
-
     table = partial(tables.answer_table, verbose=verbose)
-    shown_page = page if trace is not None else None
-    return data_of(answer, table, tables.answer_tsv, tables.answer_json, page=shown_page)
+    page = partial(_answer_page, answer, trace) if trace is not None else None
+    return data_of(answer, table, tables.answer_tsv, tables.answer_json, page=page)
+
+
+def _answer_page(answer: AnswerReport, trace: WrittenText, command: str) -> str:
+    links = [claim.why for claim in answer.heads]
+    if answer.idle:  # the page alone says why it looks there
+        links.append(reasons_of(trace, answer.idle.at, answer.idle.link))
+    reports = [one for one in links if one is not None]
+    room = PAGE_LINKS - len(reports)
+    more = follow_circuit(trace, reports[0], room)[1:] if reports else []
+    sentences = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
+    return why_page([*reports, *more], trace.attention, command, sentences)

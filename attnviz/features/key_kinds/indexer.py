@@ -15,9 +15,9 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
 from attnviz.core.locks import thread_hook
+from attnviz.core.options import INDEXER
 from attnviz.models.hugging_face.capture.kernel import layer_names
 
-INDEXER = "indexer"
 HIDDEN = -1e30
 """Scores below are of keys that the query may not see."""
 
@@ -77,13 +77,13 @@ def with_scores(attention: Attention, scores: Mapping[str, Any], kind: str) -> A
         UsageError: no indexer ran, or its keys are none of a layer's.
     """
     if not scores:
-        raise UsageError(f"--indexer: no indexer chooses keys in architecture '{kind}'")
+        raise UsageError(f"--stream indexer: no indexer chooses keys in architecture '{kind}'")
     by_stream: dict[str, list[tuple[str, Any]]] = {}
     names = layer_names(list(scores))
     for name, (rows, _) in zip(names, scores.values(), strict=True):
         item = next((one for one in attention.maps if name in one.layers), None)
         if item is None:
-            raise UsageError(f"--indexer: layer {name} has no map of its attention")
+            raise UsageError(f"--stream indexer: layer {name} has no map of its attention")
         by_stream.setdefault(item.stream, []).append((name, rows))
     maps = [_map_of(attention.map_of(name), rows) for name, rows in by_stream.items()]
     most = max(count for _, count in scores.values())
@@ -96,7 +96,7 @@ def with_scores(attention: Attention, scores: Mapping[str, Any], kind: str) -> A
 
 def _map_of(item: AttentionMap, layers: list[tuple[str, Any]]) -> AttentionMap:
     """The scores of layers of one map: over its tokens, or over its compressed tokens."""
-    check_single_tokens(item, "--indexer")
+    check_single_tokens(item, "--stream indexer")
     names, rows = zip(*layers, strict=True)
     entries = tuple(one for one in item.key_tokens if one.kind == "compressed")
     keys, side = (entries, "compressed") if entries else (item.key_tokens, item.key_side)
@@ -104,7 +104,7 @@ def _map_of(item: AttentionMap, layers: list[tuple[str, Any]]) -> AttentionMap:
     weights = np.stack(rows)[:, None, first : first + len(item.query_tokens)]
     if weights.shape[-1] != len(keys):
         raise UsageError(
-            f"--indexer: it scores {weights.shape[-1]:,} keys, and layer {names[0]} has "
+            f"--stream indexer: it scores {weights.shape[-1]:,} keys, and layer {names[0]} has "
             f"{len(keys):,} that it could choose"
         )
     return replace(

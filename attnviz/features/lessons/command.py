@@ -51,12 +51,15 @@ def lesson(
     from attnviz.features.lessons.teaching import lesson_data, teach
 
     run = Run("lesson", options)
+    values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    values |= {"steps": steps, "seed": seed, "text": text, "config": config}
     if name is None:
+        for option, value in values.items():
+            if value is not None:
+                raise UsageError(f"{run.spell(option)} is for one lesson: name it, of {_LIST}")
         rows = [(one, row.summary) for one, row in LESSONS.items()]
         return run.write(listing("lessons", ("lesson", "summary"), rows))
     choose(name, LESSONS, "lesson")
-    values: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    values |= {"steps": steps, "seed": seed, "text": text, "config": config}
     for option, value in values.items():
         if isinstance(value, int) and value > LARGEST and option != "seed":
             raise UsageError(f"{option}={value}: no more than {LARGEST:,} can be asked for")

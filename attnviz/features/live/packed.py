@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.models.light.weights import StoredWeights
-from attnviz.models.pocket.card import FOLDER, read_model_file
+from attnviz.models.pocket.card import FOLDER, read_model_file, tokenizer_of
 from attnviz.models.pocket.text import SPECIALS
 
 FREQUENT = 2000  # pieces that merge first, so that they are the most frequent
@@ -61,7 +61,7 @@ def pack_model(folder: Path = FOLDER) -> bytes:
     facts = {
         "tensors": tensors,
         **{name: config[name] for name in ("sizes", "guided", "revision")},
-        **_tokenizer_facts(folder / "tokenizer.json"),
+        **_tokenizer_facts(tokenizer_of(folder)),
     }
     text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)

@@ -11,6 +11,7 @@ from attnviz.renderers.figures.heatmap import heatmap as draw_map
 FRAME, ROOMY = 1.6, 14  # the width of a frame in points, and the cells in pixels that take it
 
 
+@sheet.own_settings()
 def heatmap(report: MatchReport) -> Figure:
     """Rows are query tokens, columns document tokens; a frame marks the largest of each row."""
     attention = report.attention

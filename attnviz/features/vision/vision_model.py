@@ -20,8 +20,6 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.features.vision import pictures
-from attnviz.features.windows import geometry, maps
-from attnviz.features.windows.layers import NotOverPatches
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import eager_copy
@@ -78,6 +76,10 @@ class VisionModel(Source):
 
         Where no part of the model can be read so, the error is that of before.
         """
+        # Tracing needs torch, and numpy answers of this module's sources without.
+        from attnviz.features.windows import geometry, maps
+        from attnviz.features.windows.layers import NotOverPatches
+
         inputs_of_all = pictures.inputs_of(self.processor, picture.image, picture.size)
         places = geometry.trace_processor(
             lambda one: pictures.inputs_of(self.processor, one, picture.size), picture.image
@@ -317,6 +319,8 @@ def window_maps(
     model: Any, name: str, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
     """One query's row in each layer of a model that attends in windows, of given pixels."""
+    from attnviz.features.windows import geometry, maps
+
     places = {"pixel_values": geometry.pixel_places(inputs["pixel_values"])}
     with devices.running_errors(model, "picture"):
         return maps.read_picture(model, inputs, places, name=name, patch=patch).maps

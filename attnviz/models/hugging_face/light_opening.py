@@ -110,7 +110,7 @@ def open_light(
         light_model.GRADIENTS: with_head is True,
         "parts and blocks of a text need torch": not region.is_default,
         "--channels asks for torch": region.channels != "mean",
-        "--indexer asks for torch": region.indexer,
+        "--stream indexer asks for torch": region.indexer,
         f"--generate {origin.generate} is a long text": (origin.generate or 0)
         > light_model.MOST_TOKENS,
     }

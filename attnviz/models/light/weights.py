@@ -19,6 +19,8 @@ from attnviz.models.light.head import Head
 from attnviz.models.light.network import Shape, UnknownArchitecture
 
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
+PLANES = {"layout": "planes of bytes"}
+"""Of a file whose arrays (2, …) are low and high bytes of float16: a wheel packs it 7 % smaller."""
 
 
 def _check_places(contents: Mapping[str, Any], size: int) -> None:
@@ -42,17 +44,19 @@ class StoredWeights(Mapping[str, Array]):
         self.dtype, self.device = dtype, device
         self.contents: dict[str, Any] = {}
         self.file_bytes: dict[str, NDArray[np.uint8]] = {}
+        self.split = set[str]()  # the names of arrays in planes
         for path in [paths] if isinstance(paths, Path) else paths:
             # Read by hand: the default run imports no safetensors.
             try:
                 content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
                 length = int(content[:8].view("<u8")[0])
                 contents = json.loads(bytes(content[8 : 8 + length]))
-                contents.pop("__metadata__", None)
+                split = contents.pop("__metadata__", None) == PLANES and isinstance(paths, Path)
                 _check_places(contents, len(content) - 8 - length)
             except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
                 raise ModelError(f"the weights '{path}' cannot be read") from error
             self.contents |= contents
+            self.split |= set(contents if split else ())
             self.file_bytes |= dict.fromkeys(contents, content[8 + length :])
         self.arrays: dict[str, Array] = {}
 
@@ -73,8 +77,12 @@ class StoredWeights(Mapping[str, Array]):
     def raw(self, name: str) -> NDArray[Any]:
         entry = self.contents[name]
         start, end = entry["data_offsets"]
-        numbers: NDArray[Any] = self.file_bytes[name][start:end].view(DTYPES[entry["dtype"]])
-        return numbers.reshape(entry["shape"])
+        numbers: NDArray[Any] = self.file_bytes[name][start:end]
+        if name in self.split:
+            low, high = numbers.reshape(entry["shape"])
+            numbers = np.left_shift(high, 8, dtype=np.uint16) | low
+            return numbers.view(np.float16)
+        return numbers.view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
     def rows(self, name: str, numbers: NDArray[np.int64]) -> Array:
         if name in self.arrays:

@@ -25,6 +25,11 @@ def read_model_file(path: Path) -> dict[str, Any]:
     return content
 
 
+def tokenizer_of(folder: Path) -> Path:
+    """The tokenizer of a folder; the shipped translator's is that of pocket-lm, kept once."""
+    return (CARDS["pocket-lm"] if folder == FOLDER else folder) / "tokenizer.json"
+
+
 def card_of(name: str) -> str:
     """The card of a shipped model: its data, objective, figures, heads' roles and limits."""
     sections = read_model_file(CARDS[name] / "origin.json")["card"]

@@ -43,7 +43,7 @@ class StoredModel(Source, Network):
         self.folder, self.device, self.dtype = folder, device, dtype
         self.config = card.read_model_file(folder / "config.json")
         self.weights = StoredWeights(folder / self.file, dtype, device)
-        self.tokenizer = folder / "tokenizer.json"
+        self.tokenizer = card.tokenizer_of(folder)
 
     @cached_property
     def origin(self) -> dict[str, Any]:

@@ -296,6 +296,9 @@ def test_every_form_holds_the_same_numbers_and_many_texts(tmp_path):
     assert all(link in known for link in links)
     file = tmp_path / "texts.txt"
     file.write_text(f"{TEXT}\nMary likes cats. Tom likes dogs. Mary likes\n")
+    asked = ("explain", "--input", file, *LM, "--html", tmp_path / "b.html", "-f", "json")
+    assert len(run(*asked).json()["answers"]) == 2  # together, and a page of each
+    assert sorted(one.name for one in tmp_path.glob("b*")) == ["b-0.html", "b-1.html"]
     report = attnviz.explain(input=str(file), model="pocket-lm").value
     assert [at.head for at, texts, _ in report.heads if texts == 2][:2] in ([1, 3], [3, 1])
     lines = run("explain", "--input", file, *LM, "-f", "jsonl").text.splitlines()
@@ -377,6 +380,12 @@ def test_every_form_of_a_contrast_has_the_estimates(tmp_path):
     assert "2.3 from likes[10] to dogs 1.0 (.98)" in text
     assert "heads that restore most: 2.3 .99" in drawn.read_text("utf-8")
     assert "<td>.99</td><td>.95</td>" in page.read_text("utf-8")
+    file = tmp_path / "texts.txt"
+    file.write_text(f"{TEXT}\n{TEXT}\n")
+    places = ("--picture", tmp_path / "b.svg", "--html", tmp_path / "b.html", "-f", "json")
+    assert len(run("explain", "--input", file, *asked[2:], *places).json()) == 2
+    several = ["b-0.html", "b-0.svg", "b-1.html", "b-1.svg"]
+    assert sorted(one.name for one in tmp_path.glob("b*")) == several
     rows = run(*asked, "-f", "tsv").rows
     assert ["1", "4", "3"] in [row[1:4] for row in rows]
 

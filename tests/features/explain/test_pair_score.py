@@ -84,5 +84,7 @@ def test_a_score_is_data_and_other_models_are_refused(reranker, tmp_path):
     three = one_score(tmp_path / "three", labels=3)
     refused = shell("explain", FIRST, SECOND, "--model", three, "--score").mistake
     assert "this one has 3 choices" in refused
+    paged = shell("explain", FIRST, SECOND, "--model", three, "--score", "--html", "a.html").mistake
+    assert paged == "--score has no page: leave --html and --open out"
     both = shell("explain", FIRST, SECOND, "--model", three, "--score", "--against", "a").mistake
     assert "leave --contrast and --against out" in both

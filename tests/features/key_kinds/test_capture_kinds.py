@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz.analyses.view import orientation
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import AttentionError
@@ -242,11 +243,10 @@ def score_of_all_heads(indexer, query, keys, hidden):
 def test_the_choice_of_an_indexer_is_the_best_of_its_scores(kind, kind_folder):
     import attnviz
 
-    attention = attnviz.attend(TEXT, model=str(kind_folder(kind)), indexer=True)
-    plain = attnviz.attend(TEXT, model=str(kind_folder(kind)))
-    *others, scores = attention.maps
-    assert tuple(others) == plain.maps
+    scores = attnviz.attend(TEXT, model=str(kind_folder(kind)), stream="indexer").main
+    others = attnviz.attend(TEXT, model=str(kind_folder(kind))).maps
     assert (scores.stream, scores.values, scores.heads) == ("indexer", "signed", ("score",))
+    assert orientation(scores).endswith("columns before the softmax, no attention")
     item = next(one for one in others if set(scores.layers) <= set(one.layers))
     own = item.weights[[item.layers.index(name) for name in scores.layers]]
     own = own[..., -len(scores.key_tokens) :]
@@ -282,4 +282,15 @@ def test_a_model_without_an_indexer_says_so(kind_folder):
     from attnviz.core.errors import UsageError
 
     with pytest.raises(UsageError, match="no indexer chooses keys in architecture 'inkling2_text'"):
-        attnviz.attend(TEXT, model=str(kind_folder("inkling2_text")), indexer=True)
+        attnviz.attend(TEXT, model=str(kind_folder("inkling2_text")), stream="indexer")
+
+
+def test_no_link_crosses_the_border_of_a_chunk(kind_folder):
+    import attnviz
+
+    item = attnviz.attend(TEXT, model=str(kind_folder("llama4_text"))).main
+    chunk = np.arange(len(item.key_tokens)) // 4
+    across = np.tril(chunk[:, None] != chunk)
+    assert across.sum() > 20
+    there = item.weights[..., across].any(axis=(1, 2))
+    assert there.tolist() == [False, False, False, True]  # every fourth layer sees the whole text

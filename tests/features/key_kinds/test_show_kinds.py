@@ -81,9 +81,9 @@ def test_kinds_that_are_not_there_are_refused():
         with pytest.raises(UsageError, match=said):
             treat_special(compressed(), how, kinds)
     for options, said in (
-        ({"kinds": "compressed"}, "add --special drop or renormalise"),
-        ({"kinds": "compresed", "special": "drop"}, "Did you mean 'compressed'"),
-        ({"kinds": "compressed", "special": "drop"}, "no key is of the kind 'compressed'"),
+        ({"special": "keep:compressed"}, "dropped or renormalised: drop:compressed"),
+        ({"special": "drop:compresed"}, "Did you mean 'compressed'"),
+        ({"special": "drop:compressed"}, "no key is of the kind 'compressed'"),
     ):
         with pytest.raises(UsageError, match=said):
             attnviz.attend("The cat sat.", **options)

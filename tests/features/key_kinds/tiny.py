@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from tests.hugging_face.tiny_families import EXPERTS, IDS, sizes
+from tests.hugging_face.tiny_families import EXPERTS, GROUPED, IDS, sizes
 from tests.hugging_face.tiny_models import byte_pieces, unigram_pieces
 
 COMPRESSED = sizes(
@@ -66,12 +66,18 @@ INDEXED = sizes(
     "qk_rope_head_dim=4 qk_nope_head_dim=4 v_head_dim=8 n_group=1 topk_group=1 "
     "first_k_dense_replace=1 index_n_heads=2 index_head_dim=8 index_topk=3",
 )
+CHUNKED = sizes(
+    GROUPED,
+    EXPERTS,
+    "vocab_size=340 attention_chunk_size=4 intermediate_size_mlp=24 num_hidden_layers=4",
+)
 MODELS = {
     "deepseek_v4": COMPRESSED,
     "t5gemma2": MERGED,
     "inkling2_text": LAYERED,
     "deepseek_v32": INDEXED,
     "glm_moe_dsa": INDEXED,
+    "llama4_text": CHUNKED,
 }
 
 

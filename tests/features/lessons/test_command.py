@@ -21,6 +21,9 @@ from tests.invoke import attnviz
         (["masking", "--text", " "], 1, "the text is empty"),
         (["positions", "--picture", "a.gif"], 2, "'a.gif' names no picture: end it in .png, .svg"),
         (["positions", "--picture", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
+        (["--picture", "a.png"], 2, "this result has no picture 'plot'"),  # the list of lessons
+        (["--html", "a.html"], 2, "this result has no page: leave --html and --open out"),
+        (["--length", "5"], 2, "--length is for one lesson: name it, of positions"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, status, message, capfd):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.card import FOLDER
+from attnviz.models.pocket.card import FOLDER, tokenizer_of
 from attnviz.models.pocket.text import encode_text
 from attnviz.renderers.printable import printable
 from tests.features.live.conftest import Engine
@@ -94,7 +94,7 @@ def differing(engine: Engine, texts: list[str]) -> list[tuple[str, object, objec
     for text, answer in zip(texts, engine.tokens(texts), strict=True):
         expected: dict[str, object]
         try:
-            read = encode_text(text, FOLDER / "tokenizer.json")
+            read = encode_text(text, tokenizer_of(FOLDER))
         except InputError as error:
             expected = {"error": str(error)}
         else:
