@@ -268,6 +268,7 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
                 marks += new
                 continue
             _count_places(made, config)
+            _wrap_token(made, Path(inspect.getfile(made_by)).read_text(encoding="utf-8"))
             return Reader(name, kind, made, part, marks, named)
         except KeyError as error:  # a token that its class looks up by its spelling
             reason = error
@@ -306,6 +307,15 @@ def unknown_marks(made: Any) -> list[str]:
     known = words.get_vocab() if words is not None else {}
     named = (value for name, value in vars(made).items() if name.endswith("_token"))
     return [one for one in named if isinstance(one, str) and one and one not in known]
+
+
+def _wrap_token(made: Any, source: str) -> None:
+    """Make the token for a picture an object where its class asks for one."""
+    from transformers import AddedToken
+
+    token = getattr(made, "image_token", None)
+    if isinstance(token, str) and ".image_token.content" in source:
+        made.image_token = AddedToken(token, normalized=False, special=True)
 
 
 def _count_places(made: Any, config: Any) -> None:
