@@ -138,9 +138,14 @@ def sheets(session: nox.Session) -> None:
 def families(session: nox.Session) -> None:
     """Try every model type of transformers, or `-- TYPE …`, and write what works into the docs.
 
-    An hour on one core. A broken run goes on where it was; `-- --workers 2` takes two cores.
+    An hour on one core. A broken run goes on where it was; `-- --workers 2` takes two cores. What
+    some processors need is installed into a folder of its own (`tests/families/packages.py`).
     """
     _install(session)
+    folder = Path(".nox/families-packages")
+    if not folder.is_dir():
+        names = ("torchvision==0.28.0", "timm", "num2words", "docopt")
+        session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *names)  # fmt: skip  # noqa: E501
     session.run("python", "-m", "tests.families", *session.posargs)
 
 

@@ -10,13 +10,32 @@ from tests.hugging_face.tiny_families import EVERY, GROUPED
 ROTARY = {"rope_type": "default", "rope_theta": 10_000.0}
 
 VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
+    "aria": {
+        "vision_config": {"model_type": "idefics3_vision", "patch_size": 14, "image_size": 980}
+    },
     "bamba": {"attn_layer_indices": [1]},  # by default it has no attention
     "cohere_compass_text": {
         "rope_parameters": {"full_attention": ROTARY, "sliding_attention": ROTARY}
     },
+    "chameleon": {
+        "vocabulary_map": {
+            "<image>": 8,
+            **{
+                f"IMGIMG{'ABCDEFGHIJ'[n // 10]}{'ABCDEFGHIJ'[n % 10]}Z": 100 + n for n in range(100)
+            },
+        }
+    },
+    "cohere_compass": {
+        "text_config": {"rope_parameters": {"full_attention": ROTARY, "sliding_attention": ROTARY}}
+    },
     "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 8, "clip_qkv": 8}},
+    "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense"] + ["sparse"] * 11}},
     "deepseek_v2": {"topk_group": 1, "n_group": 1, "num_experts_per_tok": 2},
+    **{name: {"vision_config": {}} for name in ("embedding_gemma2", "gemma4", "gemma4_unified")},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 1, "vision_end_token_id": 2},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 1, "vision_end_token_id": 2},
+    "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
     "glm4v_moe_text": {"head_dim": 128},
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},

@@ -7,13 +7,12 @@ and a text by its processor, and what it says is wrong is set right.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,33 @@ import torch
 
 from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
-from tests.families.copies import FEW, Copy, NotBuiltError, build, first_config, widened
+from attnviz.features.models.shrink import _without as without
+from tests.families.copies import (
+    FEW,
+    Copy,
+    NotBuiltError,
+    build,
+    copy_by_hand,
+    first_config,
+    run_on,
+    widened,
+)
+from tests.families.places import follow, run, takes
 from tests.families.readers import (
     MISMATCH,
     SIDES,
-    TEXT,
     Reader,
     make_reader,
     named_for,
-    picture_of,
-    sound_of,
     value_in,
 )
-from tests.families.types_of import ModelType, find_type
+from tests.families.sizes import small_sizes
+from tests.families.small_pictures import SMALL_PICTURES
+from tests.families.types_of import ModelType, find_type, needed_inputs
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
 """Names of tokens before and after the places of a picture or a sound."""
-TEMPLATE = (
-    "{% for message in messages %}{% for part in message.content %}"
-    "{% if part.type == 'text' %}{{ part.text }}{% else %}MARK{% endif %}"
-    "{% endfor %}{% endfor %}"
-)
 
 
 def make_folder(name: str, folder: Path) -> tuple[Copy, Reader]:
@@ -65,6 +69,9 @@ def make_with_reader(name: str) -> tuple[Copy, Reader]:
         found[:] = [fit_reader(name, kind.kind, model)]
         return found[0].last
 
+    if name in SMALL_PICTURES:
+        copy = copy_by_hand(kind, example, SMALL_PICTURES[name])
+        return copy, found[0]
     reason: NotBuiltError | None = None
     for values in first_values(name):
         try:
@@ -89,24 +96,57 @@ def make_copy(
     reasons = list[str]()
 
     def run(model: Any) -> None:
-        model(**example(model))
+        run_on(model, example(model))
 
-    for few in FEW[1:3]:
+    sections = 0
+    for way in WAYS:
         try:
             config = first_config(kind.name) if not values else type_of(kind.name)(**values)
-            for one in parts_of(config):
-                if (getattr(one, "vocab_size", LEAST) or 0) < LEAST:
-                    one.vocab_size = 2 * LEAST  # the tokenizer of the trials holds every byte
-            small = SmallCopy(lambda one: build(kind.made_by, one), config, run).shrink(few)
+            config = small_config(config, way, sections, lambda one: build(kind.made_by, one), run)
             torch.manual_seed(0)
-            return Copy(kind, widened(build(kind.made_by, small.config)))
+            model = build(kind.made_by, config)
+            with torch.no_grad():
+                run(model)
+            return Copy(kind, widened(model))
         except NotBuiltError as error:
             reasons.append(str(error))
         except Exception as error:  # transformers raises anything for sizes that do not fit
             reasons.append(f"{type(error).__name__}: {first_line(error)}")
-        if len({*reasons}) < len(reasons):
-            break
+        if wrong := SECTIONS.search(reasons[-1]):
+            sections = int(wrong[1])
     raise NotBuiltError(reasons[0])
+
+
+OWN_SIDE = 128  # pixels along the side of a picture where a model names none
+
+
+def small_config(
+    config: Any,
+    way: str | int,
+    sections: int,
+    made: Callable[[Any], Any],
+    run: Callable[[Any], Any],
+) -> Any:
+    """A configuration with small sizes, found in one of the ways."""
+    for one in parts_of(config):
+        if (getattr(one, "vocab_size", LEAST) or 0) < LEAST:
+            one.vocab_size = 2 * LEAST  # the tokenizer of the trials holds every byte
+    if isinstance(way, int):
+        return SmallCopy(made, config, run).shrink(way).config
+    if way == "turned" and not sections:
+        raise NotBuiltError("no model asks for sections")
+    return named_sizes(config, sections, pictures=way == "as they are")
+
+
+WAYS = ("by name", "turned", "as they are", *FEW[1:3])
+"""How sizes are found: by their names, with sections of rotary positions, with pictures of the first size, and by trial with at most so many parameters."""  # noqa: E501
+SECTIONS = re.compile(r"split_sizes to sum exactly to (\d+)")
+
+
+def named_sizes(config: Any, sections: int = 0, *, pictures: bool = False) -> Any:
+    """A configuration with small sizes by their names; of pictures too, or not."""
+    numbers = json.loads(json.dumps(config.to_dict(), default=str), object_hook=without)
+    return type(config).from_dict(small_sizes(numbers, sections, pictures=pictures))
 
 
 LIBRARY = re.compile(r"timm|[Bb]ackbone")
@@ -175,36 +215,38 @@ def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) 
         words = make_tokenizer([], {})
     if words is not None:
         fit_ids(model.config, reader.made if reader.tokenizer is not None else words)
+        follow(model)
         if (generation := getattr(model, "generation_config", None)) is not None:
             fit_generation(generation, model.config)
     reasons = list[str]()
-    for side in sides_of(reader, model.config):
-        set_side(reader, side)
-        for mark in marks_for(reader):
+    for alone in (False, True) if kind in ("picture", "video") else (False,):
+        reader.alone, before = alone, len(reasons)
+        for side, mark in product(sides_of(reader, model.config), [*marks_for(reader)]):
+            set_side(reader, side)
             try:
-                return _run(reader, model, mark)
+                return run(reader, model, mark)
             except Exception as error:  # a processor or a model raises anything for what is wrong
-                if more := named_for(error, reader.marks, reader.named):
+                if more := named_for(error, reader.marks, {**named, **reader.named}):
                     return fit_reader(name, kind, model, more)
                 reasons.append(f"{type(error).__name__}: {first_line(error)}")
-                if reasons.count(reasons[-1]) > 2:
-                    raise NotBuiltError(reasons[0]) from error
-    raise NotBuiltError(reasons[0])
+                if reasons[before:].count(reasons[-1]) > 2:
+                    break
+    if reader.tokenizer is None and MISMATCH.search(reasons[0]):
+        raise NotBuiltError("transformers has no processor that reads its pictures with a text")
+    first = f"{reader.stands_in}; with a plain one: " if reader.stands_in else ""
+    raise NotBuiltError(first + reasons[0])
 
 
 def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:
     """The processor, or where there is none, or a needless one, its only part."""
+    if kind == "picture" and any("input_ids" in one for one in needed_inputs(type(model))):
+        return make_reader(name, "picture-text", model.config, named)
     if kind == "picture" and "input_ids" in takes(model):
         try:
             return make_reader(name, "picture-text", model.config, named)
         except NotBuiltError:
             return make_reader(name, kind, model.config, named)
     return make_reader(name, kind, model.config, named)
-
-
-def takes(model: Any) -> set[str]:
-    """The inputs that a model takes by name."""
-    return {*inspect.signature(model.forward).parameters}
 
 
 def fit_generation(generation: Any, config: Any) -> None:
@@ -219,7 +261,8 @@ def sides_of(reader: Reader, config: Any) -> Iterator[Any]:
     if not hasattr(reader.part, "size"):
         yield None
         return
-    own = value_in(config, "image_size")
+    own = value_in(config, "image_size", "crop_size")
+    own = OWN_SIDE if own is None and reader.kind in ("picture", "video") else own
     yield own
     if own is not None:
         yield None
@@ -231,9 +274,13 @@ def set_side(reader: Reader, side: Any) -> None:
     if side is None:
         return
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
-    for name in ("size", "crop_size"):
+    if hasattr(reader.part, "scale_resolution"):
+        reader.part.scale_resolution = high
+    if hasattr(reader.part, "max_patches"):
+        reader.part.max_patches = 64
+    for name in ("size", "crop_size", "pad_size", "max_image_size"):
         own = getattr(reader.part, name, None)
-        if own is None:
+        if own is None or isinstance(own, int | float):
             continue
         keys = {key for key, value in dict(own).items() if value is not None}
         if {"height", "width"} <= keys:
@@ -278,99 +325,6 @@ def marks_for(reader: Reader) -> Iterator[str]:
     if one:
         yield ""
     yield from (mark for mark in reader.marks if what in mark.lower() and mark != one)
-
-
-def _run(reader: Reader, model: Any, mark: str) -> Reader:
-    """Run a model on what its reader reads, and put right the number of places for a picture."""
-    numbers = {
-        name: value
-        for name, value in {**vars(reader.part), **vars(reader.made)}.items()
-        if isinstance(value, int) and not isinstance(value, bool) and COUNTS.search(name)
-    }
-    tried = set[str]()
-    while True:
-        inputs = inputs_of(reader, model, mark)
-        try:
-            with torch.no_grad():
-                model(**inputs)
-        except (ValueError, RuntimeError, IndexError, AssertionError) as error:
-            _correct(reader, error, numbers, tried)
-            continue
-        break
-    plain = mark == getattr(reader.made, "image_token", mark)
-    if reader.tokenizer is not None and not plain:
-        reader = replace(reader, template=TEMPLATE.replace("MARK", mark))
-        reader.made.chat_template = reader.template
-    reader.last = inputs
-    return reader
-
-
-def _correct(reader: Reader, error: Exception, numbers: Mapping[str, int], tried: set[str]) -> None:
-    """Set the next number to how many features there are, and those tried before it back."""
-    wrong = MISMATCH.search(str(error))
-    left = [name for name in numbers if name not in tried]
-    if not wrong or not left or wrong[1] == wrong[2]:
-        raise error
-    there, wanted = int(wrong[1]), int(wrong[2])
-    for name in tried:
-        put(reader, name, numbers[name])
-    left.sort(key=lambda name: numbers[name] != there)
-    tried.add(left[0])
-    put(reader, left[0], wanted)
-    each = getattr(reader.tokenizer, "image_token", None)
-    for name, value in vars(reader.made).items():  # a row of marks that was made before
-        if each and isinstance(value, str) and value.count(each) == there:
-            setattr(reader.made, name, value.replace(each * there, each * wanted))
-
-
-MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
-"""Other names of the mask of what is no padding."""
-COUNTS = re.compile(r"seq_length|num_.*tokens|token.*length|seq_len|num_image|num_quer|per_image")
-"""Names of how many tokens a picture or a sound has."""
-
-
-def put(reader: Reader, name: str, value: int) -> None:
-    """Set a number of a processor, or of its part for pictures or sounds."""
-    for one in (reader.made, reader.part):
-        if hasattr(one, name):
-            setattr(one, name, value)
-
-
-def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
-    """What a model reads, as its processor makes it."""
-    names = {*takes(model)}
-    rate = getattr(reader.part, "sampling_rate", None)
-    audio = getattr(reader.made, "feature_extractor", None)
-    rate = rate or getattr(audio, "sampling_rate", None)
-    if reader.tokenizer is None or (reader.kind == "audio" and "input_ids" not in names):
-        if hasattr(reader.part, "sampling_rate"):
-            masks = [name for name in names if MASK.fullmatch(name)]
-            more = {"return_attention_mask": True} if masks else {}
-            read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
-            if "attention_mask" in read:
-                read.update({name: read["attention_mask"] for name in masks if name not in read})
-        else:
-            read = reader.part(picture_of(), return_tensors="pt")
-    else:
-        given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
-        if reader.kind == "audio":
-            given["audio"] = sound_of(rate or 16_000)
-            given["sampling_rate"] = rate
-        else:
-            given["images"] = picture_of()
-        read = reader.made(**given, return_tensors="pt")
-    inputs = {name: value for name, value in read.items() if name in names - {"labels"}}
-    if not inputs and len(read):
-        first = next(iter(read.values()))
-        inputs = {model.main_input_name: first}
-    if "decoder_input_ids" in names and model.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.tensor([[1, 20, 21, 22]])
-    elif "input_ids" in names and "input_ids" not in inputs:
-        ids = torch.tensor([[1, 20, 21, 22]])
-        inputs |= {"input_ids": ids}
-        if "attention_mask" not in inputs:
-            inputs["attention_mask"] = torch.ones_like(ids)
-    return inputs
 
 
 def main() -> None:

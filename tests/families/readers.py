@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnviz.core.errors import first_line
 from tests.families.copies import NotBuiltError
+from tests.families.words import NAMES as WORDS
 from tests.families.words import make_tokenizer, marks_of
 
 SECONDS = 1.0  # of a sound
@@ -27,7 +29,10 @@ MOST = 24  # corrections that an error may ask for
 MEL = ("num_mel_bins", "n_mels", "mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "num_mels", "spectrogram_bins", "in_channels")  # fmt: skip  # noqa: E501
 """Names of the number of bands of a spectrogram."""
 MISMATCH = re.compile(r"tokens\D{0,30}?(\d+).{0,30}?features\D{0,30}?(\d+)")
-LACKS = re.compile(r"has no attribute '?(\w+?)(_id|_ids)?'?$")
+NAMED = re.compile(r"tokenizer(?:\.|, \")(\w+_token)\b")
+LACKS = re.compile(
+    r"has no attribute '?(\w+?)(_id|_ids)?'?$|tokenizer does not have an? `(\w+)` defined"
+)
 
 
 def picture_of(side: int = 96) -> Any:
@@ -37,6 +42,16 @@ def picture_of(side: int = 96) -> Any:
     rows, columns = np.mgrid[0:side, 0:side]
     colours = [rows * 2 % 256, columns * 2 % 256, (rows // 16 + columns // 16) % 2 * 255]
     return Image.fromarray(np.stack(colours, axis=-1).astype(np.uint8))
+
+
+def film_of(frames: int) -> list[Any]:
+    """Pictures that all differ."""
+    return [picture_of().rotate(10 * number) for number in range(frames)]
+
+
+def frames_in(config: Any) -> int:
+    """How many frames a model reads; 4 where it does not say."""
+    return int(value_in(config, "num_frames", "frames_per_clip") or 4)
 
 
 def sound_of(rate: int) -> Any:
@@ -72,6 +87,7 @@ def class_in(table: str, name: str, config: Any) -> Any:
         "processor": ("processing_auto", "PROCESSOR_MAPPING_NAMES"),
         "image": ("image_processing_auto", "IMAGE_PROCESSOR_MAPPING_NAMES"),
         "feature": ("feature_extraction_auto", "FEATURE_EXTRACTOR_MAPPING_NAMES"),
+        "video": ("video_processing_auto", "VIDEO_PROCESSOR_MAPPING_NAMES"),
     }[table]
     names = vars(import_module(f"transformers.models.auto.{room}"))[attribute]
     found = names.get(name) or next(
@@ -85,14 +101,18 @@ def class_in(table: str, name: str, config: Any) -> Any:
 def relatives(name: str, config: Any) -> list[str]:
     """The types whose configurations stand in the same module of transformers."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     module = type(config).__module__.split(".")[-2]
+    whole = next((one for one in (name, module) if one in PROCESSOR_MAPPING_NAMES), None)
+    like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2] if whole else module
     own = {
         one
         for one, kind in CONFIG_MAPPING_NAMES.items()
         if one.replace("-", "_") == module or kind == type(config).__name__
     }
-    return [module, *own, name.removesuffix("_vision_model").removesuffix("_model")]
+    inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
+    return [module, like, *own, *inside, name.removesuffix("_vision_model").removesuffix("_model")]
 
 
 def _import(found: str) -> Any:
@@ -116,6 +136,7 @@ class Reader:
     named: dict[str, str] = field(default_factory=dict)
     template: str = ""  # the chat template that it needs
     stands_in: str = ""  # what it stands in for
+    alone: bool = False  # whether only the part of a model that reads pictures is run
     last: dict[str, Any] = field(default_factory=dict)  # the inputs that worked
 
     @property
@@ -125,8 +146,9 @@ class Reader:
 
 def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}) -> Reader:
     """The processor of a type; `named` are special tokens that its tokenizer has by name."""
-    whole = class_in("processor", name, config)
-    if whole is not None and kind != "picture" and hasattr(whole, "get_attributes"):
+    alone = kind in ("picture", "video")
+    whole = None if alone else class_in("processor", name, config)
+    if whole is not None and hasattr(whole, "get_attributes"):
         return _make_whole(name, kind, config, whole, dict(named))
     if kind in ("audio", "other"):
         part = _feature_extractor(name, config)
@@ -136,10 +158,25 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         made_by = class_in("image", name, config)
     except NotBuiltError as error:
         made_by, stands_in = None, str(error)
-    from transformers import ViTImageProcessorPil
-
-    part = fitted(made_by or ViTImageProcessorPil, config)
+    part = fitted(made_by or _stand_in(name, kind), config)
     return Reader(name, kind, part, part, stands_in=stands_in)
+
+
+def _stand_in(name: str, kind: str) -> Any:
+    """A plain class of processors: that of packed patches where a model asks for their grid."""
+    import transformers
+
+    from tests.families.types_of import find_type, reads_films
+
+    made_by = find_type(name).made_by
+    takes = inspect.signature(made_by.forward).parameters
+    found = [one for name, one in STAND_INS.items() if name in takes]
+    first = "VideoMAE" if kind == "video" and reads_films(made_by) else [*found, "ViT"][0]
+    return getattr(transformers, f"{first}ImageProcessorPil")
+
+
+STAND_INS = {"grid_thw": "Qwen2VL", "image_grid_thw": "Qwen2VL", "target_sizes": "MiniCPMV4_6"}
+"""Plain processors that make what a model asks for by this name."""
 
 
 def _feature_extractor(name: str, config: Any) -> Any:
@@ -192,16 +229,24 @@ def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
             for one in ("image_seq_length", "image_seq_len"):
                 if getattr(parts[attribute], one, 1) is None:
                     setattr(parts[attribute], one, 1)
+        elif "video" in attribute:
+            found = class_in("video", name, config)
+            if found is not None:
+                parts[attribute] = fitted(found, config)
         else:
             parts[attribute] = _feature_extractor(name, config)
     return parts
 
 
 def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str, str]) -> Reader:
+    from transformers.utils.import_utils import is_torchvision_available
+
     from attnviz.features.picture_text.source import without_videos
 
-    attributes, marks = made_by.get_attributes(), marks_of(made_by)
-    if "video_processor" in attributes:
+    marks = marks_of(made_by)
+    named = all_named(made_by, marks, named)
+    attributes = made_by.get_attributes()
+    if "video_processor" in attributes and not is_torchvision_available():
         made_by = without_videos(made_by)
         attributes = made_by.get_attributes()
     parts = _parts_of(attributes, name, config)
@@ -212,14 +257,24 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
         for one in inspect.signature(made_by.__init__).parameters
         if one not in attributes
         and one not in ("self", "args", "kwargs", "chat_template")
-        and (value := value_in(config, one)) is not None
+        and (value := value_in(config, one, *ALIKE.get(one, ()))) is not None
     }
     reason: Exception | None = None
     for _ in range(MOST):
         words = {a: make_tokenizer(marks, named) for a in attributes if "tokenizer" in a}
         try:
             made = made_by(**parts, **words, **more)
+            if new := unknown_marks(made):
+                marks += new
+                continue
+            _count_places(made, config)
+            _wrap_token(made, Path(inspect.getfile(made_by)).read_text(encoding="utf-8"))
             return Reader(name, kind, made, part, marks, named)
+        except KeyError as error:  # a token that its class looks up by its spelling
+            reason = error
+            if not isinstance(error.args[0], str) or error.args[0] in marks:
+                break
+            marks.append(error.args[0])
         except AttributeError as error:
             reason = error
             if not (more_named := named_for(error, marks, named)):
@@ -235,14 +290,56 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
     ) from reason
 
 
+ALIKE = {"img_size": ("image_size",)}
+"""Other names of the same number."""
+
+
+def all_named(made_by: Any, marks: list[str], named: dict[str, str]) -> dict[str, str]:
+    """The special tokens with those that the file of a class asks a tokenizer for by name."""
+    for lacking in NAMED.findall(Path(inspect.getfile(made_by)).read_text(encoding="utf-8")):
+        named = named_by(lacking, marks, named)
+    return named
+
+
+def unknown_marks(made: Any) -> list[str]:
+    """The tokens that a processor names and its tokenizer does not know."""
+    words = getattr(made, "tokenizer", None)
+    known = words.get_vocab() if words is not None else {}
+    named = (value for name, value in vars(made).items() if name.endswith("_token"))
+    return [one for one in named if isinstance(one, str) and one and one not in known]
+
+
+def _wrap_token(made: Any, source: str) -> None:
+    """Make the token for a picture an object where its class asks for one."""
+    from transformers import AddedToken
+
+    token = getattr(made, "image_token", None)
+    if isinstance(token, str) and ".image_token.content" in source:
+        made.image_token = AddedToken(token, normalized=False, special=True)
+
+
+def _count_places(made: Any, config: Any) -> None:
+    """Say how many places a picture has, where nothing says it, as many as patches."""
+    side, patch = value_in(config, "image_size"), value_in(config, "patch_size")
+    for name in ("num_image_tokens", "image_seq_length"):
+        if getattr(made, name, 0) is None and isinstance(side, int) and isinstance(patch, int):
+            setattr(made, name, (side // patch) ** 2)
+
+
 def named_for(error: Exception, marks: list[str], named: Mapping[str, str]) -> dict[str, str]:
     """The special tokens with the one that an error asks a tokenizer for; empty: for none."""
     lacks = LACKS.search(str(error))
-    if not isinstance(error, AttributeError) or not lacks:
+    if not isinstance(error, AttributeError | ValueError) or not lacks:
         return {}
-    token = lacks[1] if lacks[1].endswith("token") else f"{lacks[1]}_token"
-    if token in named:
-        return {}
+    more = named_by(lacks[1] or lacks[3], marks, named)
+    return {} if more == named else more
+
+
+def named_by(lacking: str, marks: list[str], named: Mapping[str, str]) -> dict[str, str]:
+    """The special tokens with one more, by the name under which a tokenizer has it."""
+    token = lacking if lacking.endswith("token") else f"{lacking}_token"
     stem = token.removesuffix("_token")
+    if token in named or stem in WORDS:
+        return dict(named)
     likely = [one for one in marks if stem in one and one not in named.values()]
     return {**named, token: likely[0] if likely else f"<{stem}>"}

@@ -18,6 +18,12 @@ class Reading:
 
     attention: Any  # an `Attention`
     inputs: Mapping[str, Any]  # tensors that the model was given, for an eager pass; none: no pass
+    compared: tuple[Any, ...] = ()  # maps to compare in place of those that are shown
+
+    @property
+    def maps(self) -> tuple[Any, ...]:
+        """What is compared with eager weights."""
+        return self.compared or self.attention.maps
 
 
 @dataclass(frozen=True)
@@ -65,12 +71,12 @@ def eager_weights(model: Any, inputs: Mapping[str, Any]) -> dict[str, list[Any]]
     return found
 
 
-def difference(attention: Any, expected: Mapping[str, list[Any]]) -> tuple[float | None, str]:
+def difference(reading: Reading, expected: Mapping[str, list[Any]]) -> tuple[float | None, str]:
     """The greatest difference of the maps from eager weights, and why there is none."""
     worst, said = None, ""
-    streams = dict.fromkeys(one.stream for one in attention.maps if one.stream != "implied")
+    streams = dict.fromkeys(one.stream for one in reading.maps if one.stream != "implied")
     for stream in streams:
-        ours = [layer for one in attention.maps if one.stream == stream for layer in one.weights]
+        ours = [layer for one in reading.maps if one.stream == stream for layer in one.weights]
         given = expected.get(stream) or expected.get("") or ()
         shapes = {one.shape for one in ours}
         theirs = [one for one in given if one.shape in shapes]  # some give out states as well
@@ -80,7 +86,7 @@ def difference(attention: Any, expected: Mapping[str, list[Any]]) -> tuple[float
             said = f"eager gives out {len(given)} arrays of other shapes for {len(ours)} layers"
         else:
             off = farthest(ours, theirs)
-            if off > NEAR and attention.learned_sink:
+            if off > NEAR and reading.attention.learned_sink:
                 off = farthest([one / one.sum(-1, keepdims=True) for one in ours], theirs)
                 said = "eager leaves the learned sink out: shares of the rest were compared"
             worst = off if worst is None else max(worst, off)

@@ -73,7 +73,7 @@ def number_of(name: str, processor: Any) -> int | None:
     tokenizer = words_of(processor)
     words = tokenizer.get_vocab()
     stem = re.sub(r"_token_(id|index)s?$", "", name)
-    for one in (processor, tokenizer):
+    for one in (tokenizer, processor):
         own = getattr(one, f"{stem}_token_id", None)
         if isinstance(own, int) and own < len(words):
             return own

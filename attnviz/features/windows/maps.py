@@ -198,6 +198,11 @@ def _notes(reader: LayerReader) -> Iterator[str]:
 
 def _notes_of(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:
     queries, keys = one.queries.grid.shape, one.keys.grid.shape
+    if one.copies:
+        yield (
+            f"each token without a place stands {one.copies} times: its row is the mean of theirs, "
+            "and weights on them are added"
+        )
     if one.windows > 1:
         down, across, apart = _window(one.keys)
         kind = f"windows of {down} × {across}" if not apart else f"{one.windows} sets of patches"
