@@ -1,5 +1,6 @@
 import inspect
 import io
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -128,6 +129,16 @@ def test_characters_that_no_font_draws_are_noted():
     assert notes_of(heatmap(missing, title="x")) == (
         "1 character shown as ‹code point›: no installed font draws it",
     )
+
+
+def test_threads_draw_as_one_does():
+    with mpl.rc_context({"font.size": 3.0}):  # as the reader chose
+        before = dict(mpl.rcParams)
+        alone = [drawn(heatmap, suffix) for suffix in (".svg", ".pdf")]
+        with ThreadPoolExecutor(4) as pool:
+            found = pool.map(lambda suffix: drawn(heatmap, suffix), (".svg", ".pdf") * 6)
+        assert {*found} == {*alone}
+        assert dict(mpl.rcParams) == before
 
 
 def test_a_date_that_is_none_is_one_line(monkeypatch):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from io import BytesIO
+from threading import RLock
 from typing import Any
 
 import matplotlib as mpl
@@ -50,11 +51,13 @@ _METADATA = {
 }
 _SETTINGS: Any = {"svg.hashsalt": "attnviz", "svg.fonttype": "path"}
 
+_ONE = RLock()  # the settings are those of the whole process: threads take turns
+
 
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Draw with matplotlib's defaults, not the reader's settings, which may read texts as TeX."""
-    with mpl.rc_context():
+    with _ONE, mpl.rc_context():
         mpl.rcdefaults()
         yield
 
