@@ -117,8 +117,8 @@ def missing_in(part: Any, inputs: Mapping[str, Any]) -> list[str]:
     """What a part asks for beside these inputs."""
     takes = signature(getattr(part, "forward", part)).parameters.values()
     by_name = (one for one in takes if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [one.name for one in by_name if one.default is Parameter.empty]
-    return [name for name in needed if name not in inputs]
+    needs = [one.name for one in by_name if one.default is Parameter.empty]
+    return [name for name in needs if name not in inputs]
 
 
 def takes_pixels(part: Any) -> bool:
