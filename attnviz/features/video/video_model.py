@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
-from attnviz.core.tokens import AVERAGE, parse_patch, patch_tokens
+from attnviz.core.tokens import AVERAGE, mark_tokens, parse_patch, patch_tokens
 from attnviz.features.modules.weights import (
     ModulePass,
     ModuleWeights,
@@ -232,7 +232,7 @@ class VideoModel(Source):
         weights = np.stack([one.weights for one in items])  # (layers, batch, heads, rows, keys)
         count = tubes.steps * tubes.places if kind == "tubes" else tubes.places
         special = weights.shape[-1] - count
-        marks = tuple(Token(name, special=True) for name in pictures.special_names("", special))
+        marks = mark_tokens(pictures.special_names("", special))
         patches = patch_tokens(tubes.rows, tubes.columns)
         for step in range(tubes.steps):
             own = [special + self._position(step, at, tubes) for at in range(tubes.places)]
@@ -259,7 +259,7 @@ class VideoModel(Source):
         *,
         every: bool,
     ) -> tuple[Token, ...]:
-        marks = tuple(Token(name, special=True) for name in pictures.special_names("", special))
+        marks = mark_tokens(pictures.special_names("", special))
         if every and kind == "space":
             return (*marks, *patch_tokens(tubes.rows, tubes.columns))
         if every:
@@ -332,7 +332,7 @@ def _time_map(
         for one in items
     ]
     special = weights[0].shape[-1] - tubes.steps
-    marks = [Token(name, special=True) for name in pictures.special_names("", special)]
+    marks = mark_tokens(pictures.special_names("", special))
     frames = (*marks, *(Token(tubes.step_name(step)) for step in range(tubes.steps)))
     array = np.stack(weights).astype(np.float32)
     return AttentionMap(

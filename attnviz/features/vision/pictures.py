@@ -105,19 +105,20 @@ PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes
 """Inputs of a tower of packed patches, by the name under which processors make them."""
 
 
-def taken_by(part: Any, made: Mapping[str, Any]) -> dict[str, Any]:
-    """What a part takes of what a processor makes, under the part's names."""
+def taken_by(part: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part takes of a processor's batch, under the part's names."""
     takes = signature(part.forward).parameters
     other = PACKED | (TOWER if PACKED.keys() & takes else {})
-    named = {name: name if name in made else other.get(name, name) for name in takes}
-    return {name: made[own] for name, own in named.items() if own in made}
+    names = {name: name if name in batch else other.get(name, name) for name in takes}
+    return {name: batch[own] for name, own in names.items() if own in batch}
 
 
 def missing_in(part: Any, inputs: Mapping[str, Any]) -> list[str]:
     """What a part asks for beside these inputs."""
     takes = signature(getattr(part, "forward", part)).parameters.values()
-    named = (one for one in takes if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in named if one.default is Parameter.empty and one.name not in inputs]
+    by_name = (one for one in takes if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    needs = [one.name for one in by_name if one.default is Parameter.empty]
+    return [name for name in needs if name not in inputs]
 
 
 def takes_pixels(part: Any) -> bool:

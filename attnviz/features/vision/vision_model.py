@@ -18,7 +18,7 @@ from attnviz.core.errors import (
 )
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.tokens import patch_tokens
+from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.vision import pictures
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
@@ -219,7 +219,7 @@ class VisionModel(Source):
                 "attention cannot be put back into the picture"
             )
         names = pictures.special_names(kind, special)
-        return *(Token(name, special=True) for name in names), *patch_tokens(rows, columns)
+        return *mark_tokens(names), *patch_tokens(rows, columns)
 
     def _without_maps(
         self, picture: Picture, inputs: dict[str, Any], grid: tuple[int, int]

@@ -46,7 +46,7 @@ def trace_processor(
         if not getattr(low, "is_floating_point", bool)():
             continue
         if name == NUMBERED:
-            places[name] = _numbered(low, (height, width))
+            places[name] = _places_by_number(low, (height, width))
             continue
         if not low.shape == high.shape == down_there.shape == across_there.shape:
             continue
@@ -61,7 +61,7 @@ NUMBERED = "flattened_patches"
 """Packed patches whose first two numbers are their row and column, from 1 (0: padding)."""
 
 
-def _numbered(values: Any, sides: tuple[int, int]) -> PixelPlaces:
+def _places_by_number(values: Any, sides: tuple[int, int]) -> PixelPlaces:
     """The places of patches that say them."""
     import torch
 
