@@ -21,7 +21,6 @@ from attnviz.core.tokens import (
     begins_causal,
     count_kinds,
     first_is_sink,
-    has_kinds,
     is_mark,
     run_of,
 )
@@ -62,10 +61,10 @@ def held_by_special(item: AttentionMap) -> float:
 
 def held_by_kinds(item: AttentionMap) -> dict[str, float]:
     """What keys of each kind receive of the text rows' attention; empty where all are tokens."""
-    if not has_kinds(item):
+    kinds = count_kinds(item.key_tokens)
+    if list(kinds) == ["token"]:
         return {}
     rows = item.weights[:, :, run_of(text_rows(item.query_tokens))]
-    kinds = count_kinds(item.key_tokens)
     return {kind: _share(rows, [one.kind == kind for one in item.key_tokens]) for kind in kinds}
 
 

@@ -5,10 +5,12 @@ Commands are built when they are called, so that a run pays for its own options 
 
 import errno
 import json
+import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from types import ModuleType
 from typing import Annotated, Any
@@ -81,15 +83,18 @@ class Commands(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the list of commands."""
-        _import_help()
-        super().format_help(ctx, formatter)
+        with _help_printed():
+            super().format_help(ctx, formatter)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Read the options, some of which print."""
+        with _reader_watched(BrokenPipeError):
+            return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
-        try:
+        with _reader_watched(BrokenPipeError):
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderGoneError from error
 
 
 class Command(TyperCommand):
@@ -112,13 +117,13 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, then the names of the options that it leaves to --help-all."""
-        _import_help()
         params: list[Any] = self.params
         rare = [item for item in params if item.name in self.rare]
         for item in rare:
             item.hidden = True
         try:
-            super().format_help(ctx, formatter)
+            with _help_printed():
+                super().format_help(ctx, formatter)
         finally:
             for item in rare:
                 item.hidden = False
@@ -129,6 +134,23 @@ class Command(TyperCommand):
             _list_rare(panels)
 
 
+@contextmanager
+def _reader_watched(sign: type[BaseException]) -> Iterator[None]:
+    """Say by a ReaderGoneError what otherwise this sign says: that nobody reads stdout any more."""
+    try:
+        yield
+    except sign as error:
+        raise ReaderGoneError from error
+
+
+@contextmanager
+def _help_printed() -> Iterator[None]:
+    """Import what prints the help of the block."""
+    _import_help()
+    with _reader_watched(SystemExit):  # so rich ends
+        yield
+
+
 def _import_help() -> None:
     """Import what prints help, but for Markdown and tracebacks: half of the time, never used."""
     classes = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
@@ -137,10 +159,12 @@ def _import_help() -> None:
         setattr(module, classes[name], type(classes[name], (), {}))
     sys.modules |= stands
     try:
-        import typer.rich_utils  # noqa: F401 - typer finds it in sys.modules
+        import typer.rich_utils
     finally:
         for name in stands:
             del sys.modules[name]
+    if "FORCE_COLOR" not in os.environ:  # typer takes the logs of GitHub for a terminal
+        vars(typer.rich_utils)["FORCE_TERMINAL"] = None
 
 
 def _list_rare(panels: Mapping[str, list[str]]) -> None:
@@ -159,8 +183,8 @@ def _help_all() -> TyperOption:
 
     def show(ctx: Any, _: Any, value: bool) -> None:
         if value:
-            _import_help()
-            TyperCommand.format_help(ctx.command, ctx, ctx.make_formatter())
+            with _help_printed():
+                TyperCommand.format_help(ctx.command, ctx, ctx.make_formatter())
             raise typer.Exit
 
     return TyperOption(
@@ -284,8 +308,6 @@ def _what_became_of(option: str, command: Any) -> str:
 
 def _forget_stdout() -> None:
     """Drop what stdout still holds, so that Python does not fail to flush it at the end."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

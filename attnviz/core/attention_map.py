@@ -87,13 +87,12 @@ KINDS = {
     "compressed": "compressed tokens",
     "layer": "blocks of layers",
     "register": "registers",
-    "slot": "memory slots",
 }
 """What a key may be, and the word for several of them."""
 SPECIAL = "special"
 """What marks among tokens are called beside these kinds."""
-TEXTUAL = ("token", "source")
-"""The kinds that stand for words of a text, unless they are special."""
+TEXTUAL = ("token", "source", "register")
+"""Kinds that stand in the sequence: for words of a text, unless they are special."""
 BETWEEN_SIDES = " and "
 """Joins the names of what the keys of several kinds belong to: "target and source"."""
 

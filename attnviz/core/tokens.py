@@ -7,7 +7,7 @@ Attention Sinks"); in a causal model it is the first token.
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -129,8 +129,14 @@ def is_mark(token: Token) -> bool:
 
 
 def has_kinds(item: AttentionMap) -> bool:
-    """Whether some keys of a map are no tokens."""
-    return any(token.kind != "token" for token in item.key_tokens)
+    """Whether some keys of a map are no tokens of the sequence, as registers still are."""
+    return any(token.kind not in ("token", "register") for token in item.key_tokens)
+
+
+def mark_tokens(names: Iterable[str]) -> tuple[Token, ...]:
+    """Special tokens of a picture by name; "[REG 0]" is a register."""
+    kinds = {True: "register", False: "token"}
+    return tuple(Token(one, special=True, kind=kinds[one.startswith("[REG")]) for one in names)
 
 
 _PATCH = re.compile(r"(\d+),(\d+)")

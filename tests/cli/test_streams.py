@@ -37,6 +37,21 @@ def test_head_ends_quietly():
 
 
 @pytest.mark.slow
+def test_help_that_nobody_reads_is_no_failure():
+    for words in ("--help", "--guide", "--schema maps", "heads --help", "heads --help-all"):
+        read, write = os.pipe()
+        os.close(read)
+        command = [sys.executable, "-m", "attnviz", *words.split()]
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+        os.close(write)
+        assert (words, done.returncode, done.stderr) == (words, 0, b"")
+
+
+def test_a_log_is_no_terminal():
+    assert b"\x1b" not in fresh("align", "--help", GITHUB_ACTIONS="true").out
+
+
+@pytest.mark.slow
 @pytest.mark.core
 def test_ctrl_c_ends_with_130_without_a_traceback():
     process = subprocess.Popen(

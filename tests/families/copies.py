@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.models.hugging_face.capture.capture import without_cache
 from tests.families.by_hand import SMALL, VALUES
-from tests.families.types_of import ModelType
+from tests.families.types_of import ModelType, part_that_runs
 
 FEW = (300_000, 2_000_000, 8_000_000, 50_000_000)
 """Parameters of the copies that are tried in turn."""
@@ -33,8 +34,14 @@ class Copy:
         return self.model.config
 
 
+NEEDS = re.compile(r".*requires the (\w+) library.*", re.DOTALL)
+
+
 class NotBuiltError(Exception):
     """No small copy of a type can be built, or run on an example; the message says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(NEEDS.sub(r"it needs \1", reason))
 
 
 def first_config(name: str) -> Any:
@@ -59,7 +66,7 @@ def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy
     reasons = list[str]()
 
     def run(model: Any) -> None:
-        model(**without_cache(model, example(model)))
+        run_on(model, example(model))
 
     for few in FEW:
         try:
@@ -72,22 +79,31 @@ def make_copy(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy
             if reasons.count(reasons[-1]) > 1:  # no size helps
                 break
     if kind.name in SMALL:
-        return copy_by_hand(kind, example)
+        return copy_by_hand(kind, example, SMALL[kind.name])
     raise NotBuiltError(reasons[0])
 
 
-def copy_by_hand(kind: ModelType, example: Callable[[Any], dict[str, Any]]) -> Copy:
-    """A copy of the small configuration that was made by hand.
+def run_on(model: Any, inputs: dict[str, Any]) -> None:
+    """Run a model, or the part of it that these inputs are for."""
+    part_that_runs(model, inputs)(**without_cache(model, inputs))
+
+
+def copy_by_hand(
+    kind: ModelType, example: Callable[[Any], dict[str, Any]], values: Mapping[str, Any]
+) -> Copy:
+    """A copy of a small configuration that was made by hand.
 
     Raises:
         NotBuiltError: it does not run on the example.
     """
     try:
         torch.manual_seed(0)
-        config = CONFIG_MAPPING[kind.name](**deepcopy(SMALL[kind.name]))
+        config = CONFIG_MAPPING[kind.name](**deepcopy(dict(values)))
         model = widened(build(kind.made_by, config))
         with torch.no_grad():
-            model(**without_cache(model, example(model)))
+            run_on(model, example(model))
+    except NotBuiltError:
+        raise
     except Exception as error:
         raise NotBuiltError(f"{type(error).__name__}: {first_line(error)}") from error
     return Copy(kind, model)

@@ -32,7 +32,7 @@ DOORS: dict[str, Door] = {
         kind: Door(senses.example, senses.save, read, senses.make)
         for kind, read in (
             ("picture", senses.read_picture),
-            ("video", senses.read_picture),
+            ("video", senses.read_film),
             ("picture-text", senses.read_picture_text),
             ("audio", senses.read_sound),
         )

@@ -12,6 +12,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.features.models.shrink import _without as without
 from tests.families.by_hand import AFTER
-from tests.families.copies import FEW, Copy, NotBuiltError, build, first_config, widened
+from tests.families.copies import (
+    FEW,
+    Copy,
+    NotBuiltError,
+    build,
+    copy_by_hand,
+    first_config,
+    run_on,
+    widened,
+)
 from tests.families.places import follow, run, takes
 from tests.families.readers import (
     MISMATCH,
@@ -29,11 +39,13 @@ from tests.families.readers import (
     Reader,
     make_reader,
     named_for,
+    plain_reader,
     value_in,
 )
 from tests.families.sizes import small_sizes
+from tests.families.small_pictures import SMALL_PICTURES
 from tests.families.texts import set_start
-from tests.families.types_of import ModelType, find_type
+from tests.families.types_of import ModelType, find_type, needed_inputs
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
 STARTS = (("boi", "eoi"), ("vision_start", "vision_end"), ("image_start", "image_end"), ("im_start", "im_end"), ("audio_bos", "audio_eos"), ("begin_image", "end_image"))  # fmt: skip  # noqa: E501
@@ -60,6 +72,9 @@ def make_with_reader(name: str) -> tuple[Copy, Reader]:
         found[:] = [fit_reader(name, kind.kind, model)]
         return found[0].last
 
+    if name in SMALL_PICTURES:
+        copy = copy_by_hand(kind, example, SMALL_PICTURES[name])
+        return copy, found[0]
     reason: NotBuiltError | None = None
     for values in first_values(name):
         try:
@@ -84,7 +99,7 @@ def make_copy(
     reasons = list[str]()
 
     def run(model: Any) -> None:
-        model(**example(model))
+        run_on(model, example(model))
 
     sections = 0
     for way in (*NAMED, *(TRIALS if kind.kind in ("picture", "video") else ())):
@@ -103,6 +118,9 @@ def make_copy(
         if wrong := SECTIONS.search(reasons[-1]):
             sections = int(wrong[1])
     raise NotBuiltError(reasons[0])
+
+
+OWN_SIDE = 128  # pixels along the side of a picture where a model names none
 
 
 def small_config(
@@ -198,24 +216,40 @@ def needs_words(model: Any) -> bool:
 
 
 def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) -> Reader:
-    """The reader of a model, fitted until the model runs on what it reads."""
+    """The reader of a model, fitted until the model runs on what it reads; or a plain one."""
     reader = reader_of(name, kind, model, named)
+    try:
+        return fitted_to(model, reader, named)
+    except NotBuiltError as error:
+        if kind != "picture" or reader.stands_in or reader.tokenizer is not None:
+            raise
+        try:
+            return fitted_to(model, plain_reader(name, kind, model.config), named)
+        except NotBuiltError:
+            raise error from None
+
+
+def fitted_to(model: Any, reader: Reader, named: Mapping[str, str]) -> Reader:
+    """A reader that is fitted until the model runs on what it reads."""
+    name, kind = reader.name, reader.kind
     fit_numbers(reader, model)
     reasons = list[str]()
-    for side in sides_of(reader, model.config):
-        set_side(reader, side)
-        for mark in marks_for(reader):
+    for alone in (False, True) if kind in ("picture", "video") else (False,):
+        reader.alone, before = alone, len(reasons)
+        for side, mark in product(sides_of(reader, model.config), [*marks_for(reader)]):
+            set_side(reader, side)
             try:
                 return run(reader, model, mark)
             except Exception as error:  # a processor or a model raises anything for what is wrong
-                if more := named_for(error, reader.marks, reader.named):
+                if more := named_for(error, reader.marks, {**named, **reader.named}):
                     return fit_reader(name, kind, model, more)
                 reasons.append(f"{type(error).__name__}: {first_line(error)}")
-                if reasons.count(reasons[-1]) > 2:
-                    raise NotBuiltError(reasons[0]) from error
+                if reasons[before:].count(reasons[-1]) > 2:
+                    break
     if reader.tokenizer is None and MISMATCH.search(reasons[0]):
         raise NotBuiltError("transformers has no processor that reads its pictures with a text")
-    raise NotBuiltError(reasons[0])
+    first = f"{reader.stands_in}; with a plain one: " if reader.stands_in else ""
+    raise NotBuiltError(first + reasons[0])
 
 
 def fit_numbers(reader: Reader, model: Any) -> None:
@@ -234,6 +268,8 @@ def fit_numbers(reader: Reader, model: Any) -> None:
 
 def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:
     """The processor, or where there is none, or a needless one, its only part."""
+    if kind == "picture" and any("input_ids" in one for one in needed_inputs(type(model))):
+        return make_reader(name, "picture-text", model.config, named)
     if kind == "picture" and "input_ids" in takes(model):
         try:
             return make_reader(name, "picture-text", model.config, named)
@@ -254,7 +290,8 @@ def sides_of(reader: Reader, config: Any) -> Iterator[Any]:
     if not hasattr(reader.part, "size"):
         yield None
         return
-    own = value_in(config, "image_size")
+    own = value_in(config, "image_size", "crop_size")
+    own = OWN_SIDE if own is None and reader.kind in ("picture", "video") else own
     yield own
     if own is not None:
         yield None
@@ -266,7 +303,11 @@ def set_side(reader: Reader, side: Any) -> None:
     if side is None:
         return
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
-    for name in ("size", "crop_size", "max_image_size"):
+    if hasattr(reader.part, "scale_resolution"):
+        reader.part.scale_resolution = high
+    if hasattr(reader.part, "max_patches"):
+        reader.part.max_patches = 64
+    for name in ("size", "crop_size", "pad_size", "max_image_size"):
         own = getattr(reader.part, name, None)
         if own is None or isinstance(own, int | float):
             continue

@@ -12,7 +12,10 @@ from typing import Any
 
 import torch
 
+from attnviz.features.vision.pictures import taken_by
 from tests.families.readers import MISMATCH, TEXT, Reader, picture_of, sound_of
+from tests.families.sights import inputs_of_part, read_sight
+from tests.families.types_of import part_that_runs
 from tests.families.words import parts_of
 
 TEMPLATE = (
@@ -40,7 +43,7 @@ def _attempt(reader: Reader, model: Any, mark: str) -> tuple[dict[str, Any], Exc
     inputs = inputs_of(reader, model, mark)
     try:
         with torch.no_grad():
-            model(**inputs)
+            part_that_runs(model, inputs)(**inputs)
     except (ValueError, RuntimeError, IndexError, AssertionError, AttributeError) as error:
         return inputs, error
     return inputs, None
@@ -158,29 +161,10 @@ COUNTS = re.compile(r"seq_length|num_.*tokens|token.*length|seq_len|num_image|nu
 def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
     """What a model reads, as its processor makes it."""
     names = {*takes(model)}
-    rate = getattr(reader.part, "sampling_rate", None)
-    audio = getattr(reader.made, "feature_extractor", None)
-    rate = rate or getattr(audio, "sampling_rate", None)
-    if reader.tokenizer is None or (reader.kind == "audio" and "input_ids" not in names):
-        if hasattr(reader.part, "sampling_rate"):
-            masks = [name for name in names if MASK.fullmatch(name)]
-            more = {"return_attention_mask": True} if masks else {}
-            read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
-            if "attention_mask" in read:
-                read.update({name: read["attention_mask"] for name in masks if name not in read})
-        else:
-            read = reader.part(picture_of(), return_tensors="pt")
-    else:
-        given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
-        if "mm_token_type_ids" in names:
-            given["return_mm_token_type_ids"] = True
-        if reader.kind == "audio":
-            given["audio"] = sound_of(rate or 16_000)
-            given["sampling_rate"] = rate
-        else:
-            given["images"] = picture_of()
-        read = reader.made(**given, return_tensors="pt")
-    inputs = {name: value for name, value in read.items() if name in names - {"labels"}}
+    read = _read(reader, model, mark)
+    if reader.alone:
+        return inputs_of_part(model, read)
+    inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
     if not inputs and len(read):
         first = next(iter(read.values()))
         inputs = {model.main_input_name: first}
@@ -197,6 +181,32 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
         if "attention_mask" not in inputs:
             inputs["attention_mask"] = torch.ones_like(ids)
     return inputs
+
+
+def _read(reader: Reader, model: Any, mark: str) -> Any:
+    """What a reader makes of a sound, a picture or a text with one."""
+    names = {*takes(model)}
+    rate = getattr(reader.part, "sampling_rate", None)
+    audio = getattr(reader.made, "feature_extractor", None)
+    rate = rate or getattr(audio, "sampling_rate", None)
+    if reader.tokenizer is not None and (reader.kind != "audio" or "input_ids" in names):
+        given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
+        if "mm_token_type_ids" in names:
+            given["return_mm_token_type_ids"] = True
+        if reader.kind == "audio":
+            given["audio"] = sound_of(rate or 16_000)
+            given["sampling_rate"] = rate
+        else:
+            given["images"] = picture_of()
+        return reader.made(**given, return_tensors="pt")
+    if not hasattr(reader.part, "sampling_rate"):
+        return read_sight(reader, model)
+    masks = [name for name in names if MASK.fullmatch(name)]
+    more = {"return_attention_mask": True} if masks else {}
+    read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
+    if "attention_mask" in read:
+        read.update({name: read["attention_mask"] for name in masks if name not in read})
+    return read
 
 
 def takes(model: Any) -> set[str]:

@@ -45,6 +45,16 @@ def picture_of(side: int = 96) -> Any:
     return Image.fromarray(np.stack(colours, axis=-1).astype(np.uint8))
 
 
+def film_of(frames: int) -> list[Any]:
+    """Pictures that all differ."""
+    return [picture_of().rotate(10 * number) for number in range(frames)]
+
+
+def frames_in(config: Any) -> int:
+    """How many frames a model reads; 4 where it does not say."""
+    return int(value_in(config, "num_frames", "frames_per_clip") or 4)
+
+
 def sound_of(rate: int) -> Any:
     """A tone that rises, with noise."""
     times = np.arange(int(SECONDS * rate)) / rate
@@ -128,6 +138,7 @@ class Reader:
     named: dict[str, str] = field(default_factory=dict)
     template: str = ""  # the chat template that it needs
     stands_in: str = ""  # what it stands in for
+    alone: bool = False  # whether only the part of a model that reads pictures is run
     last: dict[str, Any] = field(default_factory=dict)  # the inputs that worked
 
     @property
@@ -137,8 +148,9 @@ class Reader:
 
 def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}) -> Reader:
     """The processor of a type; `named` are special tokens that its tokenizer has by name."""
-    whole = class_in("processor", name, config)
-    if whole is not None and kind != "picture" and hasattr(whole, "get_attributes"):
+    alone = kind in ("picture", "video")
+    whole = None if alone else class_in("processor", name, config)
+    if whole is not None and hasattr(whole, "get_attributes"):
         return _make_whole(name, kind, config, whole, dict(named))
     if kind in ("audio", "other"):
         part = _feature_extractor(name, config)
@@ -148,10 +160,33 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         made_by = class_in("image", name, config)
     except NotBuiltError as error:
         made_by, stands_in = None, str(error)
-    from transformers import ViTImageProcessorPil
+    if made_by is None:
+        return plain_reader(name, kind, config, stands_in)
+    part = fitted(made_by, config)
+    return Reader(name, kind, part, part)
 
-    part = fitted(made_by or ViTImageProcessorPil, config)
+
+def plain_reader(name: str, kind: str, config: Any, stands_in: str = "") -> Reader:
+    """A plain processor in place of a type's own."""
+    part = fitted(_stand_in(name, kind), config)
     return Reader(name, kind, part, part, stands_in=stands_in)
+
+
+def _stand_in(name: str, kind: str) -> Any:
+    """A plain class of processors: that of packed patches where a model asks for their grid."""
+    import transformers
+
+    from tests.families.types_of import find_type, reads_films
+
+    made_by = find_type(name).made_by
+    takes = inspect.signature(made_by.forward).parameters
+    found = [one for name, one in STAND_INS.items() if name in takes]
+    first = "VideoMAE" if kind == "video" and reads_films(made_by) else [*found, "ViT"][0]
+    return getattr(transformers, f"{first}ImageProcessorPil")
+
+
+STAND_INS = {"grid_thw": "Qwen2VL", "image_grid_thw": "Qwen2VL", "target_sizes": "MiniCPMV4_6"}
+"""Plain processors that make what a model asks for by this name."""
 
 
 def _feature_extractor(name: str, config: Any) -> Any:
@@ -245,6 +280,7 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
                 marks += new
                 continue
             _count_places(made, config)
+            _wrap_token(made, Path(inspect.getfile(made_by)).read_text(encoding="utf-8"))
             return Reader(name, kind, made, part, marks, named)
         except KeyError as error:  # a token that its class looks up by its spelling
             reason = error
@@ -283,6 +319,15 @@ def unknown_marks(made: Any) -> list[str]:
     known = words.get_vocab() if words is not None else {}
     named = (value for name, value in vars(made).items() if name.endswith("_token"))
     return [one for one in named if isinstance(one, str) and one and one not in known]
+
+
+def _wrap_token(made: Any, source: str) -> None:
+    """Make the token for a picture an object where its class asks for one."""
+    from transformers import AddedToken
+
+    token = getattr(made, "image_token", None)
+    if isinstance(token, str) and ".image_token.content" in source:
+        made.image_token = AddedToken(token, normalized=False, special=True)
 
 
 def _count_places(made: Any, config: Any) -> None:

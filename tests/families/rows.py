@@ -18,8 +18,14 @@ class Reading:
 
     attention: Any  # an `Attention`
     inputs: Mapping[str, Any]  # tensors that the model was given, for an eager pass; none: no pass
+    compared: tuple[Any, ...] = ()  # maps to compare in place of those that are shown
     # By stream, the positions of a map's last keys; its rows are the last of the sequence.
     cells: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def maps(self) -> tuple[Any, ...]:
+        """What is compared with eager weights."""
+        return self.compared or self.attention.maps
 
     def cut(self, stream: str, given: list[Any], ours: list[Any]) -> tuple[list[Any], list[Any]]:
         """Ours and transformers' weights of the same queries and keys."""
@@ -78,10 +84,10 @@ def eager_weights(model: Any, inputs: Mapping[str, Any]) -> dict[str, list[Any]]
 
 def difference(reading: Reading, expected: Mapping[str, list[Any]]) -> tuple[float | None, str]:
     """The greatest difference of the maps from eager weights, and why there is none."""
-    worst, said, attention = None, "", reading.attention
-    streams = dict.fromkeys(one.stream for one in attention.maps if one.stream != "implied")
+    worst, said = None, ""
+    streams = dict.fromkeys(one.stream for one in reading.maps if one.stream != "implied")
     for stream in streams:
-        ours = [layer for one in attention.maps if one.stream == stream for layer in one.weights]
+        ours = [layer for one in reading.maps if one.stream == stream for layer in one.weights]
         given = expected.get(stream) or expected.get("") or expected.get("encoder") or []
         ours, given = reading.cut(stream, given, ours)
         shapes = {one.shape for one in ours}
@@ -92,7 +98,7 @@ def difference(reading: Reading, expected: Mapping[str, list[Any]]) -> tuple[flo
             said = f"eager gives out {len(given)} arrays of other shapes for {len(ours)} layers"
         else:
             off = farthest(ours, theirs)
-            if off > NEAR and attention.learned_sink:
+            if off > NEAR and reading.attention.learned_sink:
                 off = farthest([one / one.sum(-1, keepdims=True) for one in ours], theirs)
                 said = "eager leaves the learned sink out: shares of the rest were compared"
             worst = off if worst is None else max(worst, off)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from attnviz.core.errors import AttnvizError
 from tests.families.copies import Copy
 from tests.families.folders import fit_reader, make_with_reader
 from tests.families.folders import save as save_folder
-from tests.families.readers import TEXT, picture_of, sound_of
+from tests.families.readers import TEXT, film_of, frames_in, picture_of, sound_of
 from tests.families.rows import Reading
 
 RATE = 16_000
@@ -52,11 +55,37 @@ def read_picture(copy: Copy, folder: Path) -> Reading:
 
 
 def _pixels(folder: Path) -> dict[str, Any]:
+    """What the processor of a folder makes, and the model takes."""
     from attnviz.features.vision import pictures
-    from attnviz.features.vision.vision_model import load_vision_model
+    from attnviz.features.vision.vision_model import load_picture_model
 
-    source = load_vision_model(str(folder), device="cpu")
-    return {"pixel_values": pictures.pixels(source.processor, picture_of(), None)}
+    source: Any = load_picture_model(str(folder), device="cpu")
+    made = pictures.inputs_of(source.processor, picture_of(), None)
+    return pictures.taken_by(source.model, made)
+
+
+def read_film(copy: Copy, folder: Path) -> Reading:
+    """Every row of a film's maps, step by step; compared are all steps beside each other."""
+    import attnviz
+    from attnviz.features.vision.vision_model import load_picture_model
+
+    first, *others = film_of(frames_in(copy.config))
+    options: dict[str, Any] = {"model": str(folder), "device": "cpu", "video": True}
+    try:
+        shown = attnviz.image(first, others, patch="all", **options)
+    except AttnvizError as error:
+        if "single pictures" not in str(error):
+            raise
+        return read_picture(copy, folder)
+    steps = [one for one in shown.maps if one.stream.startswith("video-to-")]
+    if not steps:
+        return Reading(shown, {})
+    source: Any = load_picture_model(str(folder), device="cpu")
+    word = source.model.main_input_name
+    values = source.processor([first, *others], return_tensors="pt")["pixel_values"]
+    joined = np.concatenate([one.weights for one in steps], axis=-1)
+    whole = replace(steps[0], stream="self", key_tokens=steps[0].query_tokens, weights=joined)
+    return Reading(shown, {word: values[None] if values.ndim == 4 else values}, (whole,))
 
 
 def read_picture_text(copy: Copy, folder: Path) -> Reading:
@@ -66,7 +95,8 @@ def read_picture_text(copy: Copy, folder: Path) -> Reading:
     options: dict[str, Any] = {"model": str(folder), "device": "cpu"}
     try:
         shown = attnviz.image(picture_of(), text=TEXT, token="all", **options)
-        return Reading(shown, *_sequence(folder))
+        inputs, cells = _sequence(folder)
+        return Reading(shown, inputs, cells=cells)
     except AttnvizError as error:
         try:
             return Reading(attnviz.image(picture_of(), **options), {})

@@ -16,9 +16,9 @@ from attnviz.core.errors import AttnvizError, first_line
 from attnviz.models.hugging_face.capture.capture import without_cache
 from tests.families import rows
 from tests.families.by_hand import SMALL
-from tests.families.copies import Copy, NotBuiltError, copy_by_hand, make_copy
+from tests.families.copies import Copy, NotBuiltError, copy_by_hand, make_copy, run_on
 from tests.families.doors import DOORS, Door
-from tests.families.types_of import find_type
+from tests.families.types_of import find_type, part_that_runs
 
 MODEL = re.compile(r"^'[^']*'( \([\w-]+\))?:? ?|^architecture '[^']*' ?:?")
 """What an error says before its reason."""
@@ -42,7 +42,7 @@ def _try(name: str) -> rows.Row:
         copy = door.make(name) if door.make else make_copy(kind, door.example)
         attention = attends(copy.model, door)
         if not attention and kind.name in SMALL:  # the layers that a trial left may have none
-            copy = copy_by_hand(kind, door.example)
+            copy = copy_by_hand(kind, door.example, SMALL[kind.name])
             attention = attends(copy.model, door)
     except NotBuiltError as error:
         return rows.Row(name, kind.kind, "not built", attention=True, reason=str(error))
@@ -85,6 +85,7 @@ def compare(copy: Copy, folder: Path, reading: rows.Reading) -> tuple[float | No
     try:
         own = type(copy.model).from_pretrained(folder, attn_implementation="eager").eval()
         with torch.no_grad():
+            own = part_that_runs(own, reading.inputs)
             given = without_cache(own, reading.inputs)
             own(**given)  # Big Bird exchanges its attention in its first pass over a short text
             expected = rows.eager_weights(own, given)
@@ -112,8 +113,11 @@ def nudge(model: Any) -> None:
                 weights.mul_(1 + 6e-8 * torch.randn_like(weights))
 
 
+PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum", "mul", "__mul__")
+
+
 class Softmaxes(TorchFunctionMode):
-    """Counts softmaxes over the last axis of arrays with three axes or more, and fused kernels."""
+    """Counts fused kernels, and products of what a softmax over the last of three axes gave."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,16 +127,27 @@ class Softmaxes(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name = getattr(func, "__name__", "")
+        made = func(*args, **(kwargs or {}))
         fused = "scaled_dot_product" in name or name == "multi_head_attention_forward"
-        if fused or (
-            ("softmax" in name or name == "logsumexp") and getattr(args[0], "ndim", 0) > 2
-        ):
+        soft = "softmax" in name or name == "logsumexp"
+        flat = (one for arg in args for one in (arg if isinstance(arg, list | tuple) else (arg,)))
+        given = [one for one in flat if torch.is_tensor(one)]
+        weights = any(getattr(one, "_weights", False) for one in given)
+        if fused or (weights and name in PRODUCTS):
             self.count += 1
-        return func(*args, **(kwargs or {}))
+        elif torch.is_tensor(made):
+            made._weights = weights or (soft and _over_tokens(given[0], args, kwargs or {}))
+        return made
+
+
+def _over_tokens(scores: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a softmax runs over the last of three axes, and over more than one number."""
+    axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+    return scores.ndim > 2 and scores.shape[-1] > 1 and axis in (-1, scores.ndim - 1)
 
 
 def attends(model: Any, door: Door) -> bool:
     """Whether a pass has softmaxes over tokens."""
     with torch.no_grad(), Softmaxes() as found:
-        model(**without_cache(model, door.example(model)))
+        run_on(model, door.example(model))
     return found.count > 0

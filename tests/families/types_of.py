@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ HEADS = {
     "pair": ("SEQ_TO_SEQ_CAUSAL_LM",),
     "picture-text": ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM"),
     "audio": ("SPEECH_SEQ_2_SEQ", "CTC"),
+    "picture": ("TEXT_RECOGNITION",),
 }
 """By kind: the tables of classes that are asked before that of plain models."""
 SPOKEN = ("TEXT_TO_SPECTROGRAM", "TEXT_TO_WAVEFORM", "SPEECH_SEQ_2_SEQ")
@@ -95,8 +97,9 @@ def kind_of(made_by: Any, config: Any) -> str:
     named = made_by.input_modalities
     reads = {named} if isinstance(named, str) else {*named}
     main, takes = made_by.main_input_name, _inputs(made_by)
-    if main in PICTURES:
-        only = reads - {"text"} == {"video"} or main == "pixel_values_videos"
+    if main in PICTURES and not ("input_ids" in takes and main not in takes):
+        film = any(hasattr(config, name) for name in ("num_frames", "frames_per_clip"))
+        only = reads - {"text"} == {"video"} or main == "pixel_values_videos" or film
         return "video" if only else "picture"
     if main in SOUNDS or reads == {"audio"}:
         return "audio"
@@ -123,3 +126,22 @@ def needed_inputs(made_by: Any) -> set[str]:
     empty, plain = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
     needed = {name for name, one in takes.items() if one.default is empty and one.kind is plain}
     return needed - {"self"}
+
+
+def part_that_runs(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """A model, or where it asks for more than these inputs its first part for pictures."""
+    from attnviz.features.vision.vision_model import readers_of
+
+    parts = (part for _, part in readers_of(model)) if asks_more(model, inputs) else ()
+    return next((part for part in parts if not asks_more(part, inputs)), model)
+
+
+def asks_more(part: Any, inputs: Mapping[str, Any]) -> bool:
+    """Whether a part of a model cannot run without further inputs, or reads texts as well."""
+    return not needed_inputs(type(part)) | ({"input_ids"} & {*_inputs(type(part))}) <= {*inputs}
+
+
+def reads_films(made_by: Any) -> bool:
+    """Whether a class reads films, and in one pass."""
+    takes = {*_inputs(made_by)}
+    return "pixel_values_videos" in takes or not {"inference_session", "input_ids"} & takes

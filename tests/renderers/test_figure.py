@@ -1,5 +1,6 @@
 import inspect
 import io
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.core.attention_map import Token
+from attnviz.core.errors import UsageError
 from attnviz.features.grid.picture import grid
 from attnviz.renderers import PICTURE_SUFFIXES
 from attnviz.renderers.figures.figure import figure_bytes
@@ -127,3 +129,22 @@ def test_characters_that_no_font_draws_are_noted():
     assert notes_of(heatmap(missing, title="x")) == (
         "1 character shown as ‹code point›: no installed font draws it",
     )
+
+
+def test_threads_draw_as_one_does():
+    with mpl.rc_context({"font.size": 3.0}):  # as the reader chose
+        before = dict(mpl.rcParams)
+        alone = [drawn(heatmap, suffix) for suffix in (".svg", ".pdf")]
+        with ThreadPoolExecutor(4) as pool:
+            found = pool.map(lambda suffix: drawn(heatmap, suffix), (".svg", ".pdf") * 6)
+        assert {*found} == {*alone}
+        assert dict(mpl.rcParams) == before
+
+
+def test_a_date_that_is_none_is_one_line(monkeypatch):
+    for date in ("x", "9" * 20, "0x1"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+        with pytest.raises(UsageError, match=f"SOURCE_DATE_EPOCH '{date}' is no time in seconds"):
+            drawn(heatmap, ".pdf")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert drawn(heatmap, ".pdf").startswith(MAGIC[".pdf"])

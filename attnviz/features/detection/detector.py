@@ -20,7 +20,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, FoundObject, Provenance, Token
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.query import Picture, Query
-from attnviz.core.tokens import AVERAGE, check_patch, patch_grid, patch_tokens
+from attnviz.core.tokens import AVERAGE, check_patch, mark_tokens, patch_grid, patch_tokens
 from attnviz.features.modules.weights import (
     ModulePass,
     ModuleWeights,
@@ -304,7 +304,7 @@ def _joint_keys(
         *range(queries, queries + sizes.queries),
         *range(start + special, start + special + len(cells)),
     ]
-    marks = [Token(one, special=True) for one in pictures.special_names("", special)]
+    marks = mark_tokens(pictures.special_names("", special))
     return order, (*marks, *(replace(one, special=True) for one in names), *cells)
 
 

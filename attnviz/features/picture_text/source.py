@@ -15,7 +15,7 @@ from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import ANSWERS
-from attnviz.core.tokens import patch_tokens
+from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.picture_text.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -359,7 +359,7 @@ def _patch_map(
 ) -> AttentionMap:
     """The map over one grid: first the keys without a place, then the patches."""
     looks = "queries" if side == "queries" else "text"
-    names = tuple(Token(name, special=True) for name in marks.values())
+    names = mark_tokens(marks.values())
     return AttentionMap(
         f"{looks}-to-{sheet.name}",
         tokens,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
-from attnviz.core.tokens import AVERAGE, parse_patch, patch_tokens
+from attnviz.core.tokens import AVERAGE, mark_tokens, parse_patch, patch_tokens
 from attnviz.features.modules.weights import (
     ModulePass,
     ModuleWeights,
@@ -132,12 +133,12 @@ class VideoModel(Source):
         pictures.check_picture_sides(self.processor)
         word = self.model.main_input_name
         with devices.library_errors("the processor in the model's folder fails"):
-            if word == "pixel_values_videos":
+            if _reads_films(self.processor):
                 film = np.stack([np.asarray(frame) for frame in frames])
-                batch_of_one = self.processor(videos=film, return_tensors="pt", **options)
+                values = self.processor(videos=film, return_tensors="pt", **options)[word]
             else:
-                batch_of_one = self.processor(frames, return_tensors="pt", **options)
-            values = batch_of_one[word]
+                values = self.processor(frames, return_tensors="pt", **options)["pixel_values"]
+                values = values[None] if values.ndim == 4 else values
         inputs = {word: values.to(self.model.device, self.model.dtype)}
         if "skip_predictor" in input_names(self.model):  # it reads masked tubes, in another order
             inputs["skip_predictor"] = True
@@ -231,7 +232,7 @@ class VideoModel(Source):
         weights = np.stack([one.weights for one in items])  # (layers, batch, heads, rows, keys)
         count = tubes.steps * tubes.places if kind == "tubes" else tubes.places
         special = weights.shape[-1] - count
-        marks = tuple(Token(name, special=True) for name in pictures.special_names("", special))
+        marks = mark_tokens(pictures.special_names("", special))
         patches = patch_tokens(tubes.rows, tubes.columns)
         for step in range(tubes.steps):
             own = [special + self._position(step, at, tubes) for at in range(tubes.places)]
@@ -258,7 +259,7 @@ class VideoModel(Source):
         *,
         every: bool,
     ) -> tuple[Token, ...]:
-        marks = tuple(Token(name, special=True) for name in pictures.special_names("", special))
+        marks = mark_tokens(pictures.special_names("", special))
         if every and kind == "space":
             return (*marks, *patch_tokens(tubes.rows, tubes.columns))
         if every:
@@ -288,6 +289,11 @@ class VideoModel(Source):
         heads = config.num_hidden_layers * config.num_attention_heads
         what, cpu = f"a film of {count:,} tubes", devices.choose_device("cpu")
         devices.check_fit(3 * 4 * heads * count**2, cpu, what, "choose one --patch")
+
+
+def _reads_films(processor: Any) -> bool:
+    """Whether a processor reads films, or pictures."""
+    return "videos" in signature(processor).parameters
 
 
 def _kind_of(path: str, length: int, tubes: Tubes) -> str | None:
@@ -326,7 +332,7 @@ def _time_map(
         for one in items
     ]
     special = weights[0].shape[-1] - tubes.steps
-    marks = [Token(name, special=True) for name in pictures.special_names("", special)]
+    marks = mark_tokens(pictures.special_names("", special))
     frames = (*marks, *(Token(tubes.step_name(step)) for step in range(tubes.steps)))
     array = np.stack(weights).astype(np.float32)
     return AttentionMap(
@@ -363,15 +369,23 @@ def frames_of(config: Any) -> int:
 
 
 def open_video(name: str, parts: LoadedParts) -> Source | None:
-    """A model that reads films; None: it reads something else."""
-    if not frames_of(parts.model.config):
-        return None
+    """A model that reads films, or the part of one that does; None: it reads something else."""
+    model, provenance = parts.model, parts.provenance
+    if not frames_of(model.config):
+        towers = [(path, one) for path, one in model.named_children() if hasattr(one, "config")]
+        path, model = next(
+            ((path, one) for path, one in towers if frames_of(one.config)), ("", None)
+        )
+        if model is None:
+            return None
+        note = f"read through its {path} ({type(model).__name__}): the model reads texts as well"
+        provenance = replace(provenance, notes=(*provenance.notes, note))
     if parts.reader is None:
         raise AttentionError(f"'{name}' has no processor of films")
     return VideoModel(
         name=name,
-        model=parts.model,
+        model=model,
         processor=parts.reader,
-        provenance=parts.provenance,
+        provenance=provenance,
         task=parts.task,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
 from attnviz.models.hugging_face.load.devices import library_errors
+from attnviz.models.hugging_face.loaded_model import input_names
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,8 +65,68 @@ def inputs_of(processor: Any, picture: Image, size: tuple[int, int] | None) -> A
         options = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
         check_picture_sides(processor)
-    with library_errors("the image processor in the model's folder fails"):
-        return processor(picture, return_tensors="pt", **options)
+    for name in asks_beside(processor):
+        options[name] = WHOLE[name](picture)
+    try:
+        with library_errors("the image processor in the model's folder fails"):
+            return processor(picture, return_tensors="pt", **options)
+    except ModelError as error:
+        if "pair of" not in str(error):
+            raise
+        raise ModelError(
+            "the model matches the two pictures of a pair, and one picture is given: read a model "
+            "of single pictures"
+        ) from error
+
+
+def _unknown(picture: Image) -> Image:
+    from PIL import Image
+
+    return Image.new("L", picture.size, 128)
+
+
+WHOLE: dict[str, Callable[[Image], Any]] = {
+    "boxes": lambda picture: [[[0, 0, *picture.size]]],
+    "trimaps": _unknown,
+}
+"""What some processors ask for beside a picture: one box, or of what nothing is known yet."""
+
+
+def asks_beside(processor: Any) -> list[str]:
+    """What a processor asks for beside a picture, of what can be given."""
+    takes = signature(getattr(processor, "preprocess", processor)).parameters
+    return [name for name in WHOLE if name in takes and takes[name].default is Parameter.empty]
+
+
+PIXELS = ("pixel_values", "flattened_patches")
+"""What processors call a picture."""
+TOWER = {"hidden_states": "pixel_values"}  # of a tower whose patches are packed, its first input
+PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes")} | {
+    "pixel_position_ids": "image_position_ids"
+}
+"""Inputs of a tower of packed patches, by the name under which processors make them."""
+
+
+def taken_by(part: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part takes of a processor's batch, under the part's names."""
+    takes = signature(part.forward).parameters
+    other = PACKED | (TOWER if PACKED.keys() & takes else {})
+    names = {name: name if name in batch else other.get(name, name) for name in takes}
+    return {name: batch[own] for name, own in names.items() if own in batch}
+
+
+def missing_in(part: Any, inputs: Mapping[str, Any]) -> list[str]:
+    """What a part asks for beside these inputs."""
+    takes = signature(getattr(part, "forward", part)).parameters.values()
+    by_name = (one for one in takes if one.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    needs = [one.name for one in by_name if one.default is Parameter.empty]
+    return [name for name in needs if name not in inputs]
+
+
+def takes_pixels(part: Any) -> bool:
+    """Whether a part of a model reads a picture."""
+    takes = input_names(part)
+    return bool({*PIXELS} & takes) or {"hidden_states", "grid_thw"} <= takes
 
 
 MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size may be larger

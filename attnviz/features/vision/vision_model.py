@@ -18,7 +18,7 @@ from attnviz.core.errors import (
 )
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.tokens import patch_tokens
+from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.vision import pictures
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
@@ -53,7 +53,7 @@ class VisionModel(Source):
 
     def _over_one_grid(self, picture: Picture) -> Attention:
         """Attention of all patches over all patches; where there is none, patches are traced."""
-        if window_layers(self.tower):
+        if window_layers(self.tower) or pictures.asks_beside(self.processor):
             return self._trace(picture, None)
         try:
             encoding = self.encode(picture)
@@ -87,8 +87,10 @@ class VisionModel(Source):
         first = before
         for path, part in readers_of(self.model):
             inputs = self._inputs_for(part, inputs_of_all)
-            own = {name: one for name, one in places.items() if name in inputs}
-            if not own:
+            own = pictures.taken_by(part, places)
+            missing = pictures.missing_in(part, inputs)
+            if not own or missing:
+                first = first or (asks_for(self.name, missing) if missing else None)
                 continue
             try:
                 with devices.running_errors(self.model, "picture"):
@@ -122,8 +124,8 @@ class VisionModel(Source):
         import torch
 
         takes, inputs = input_names(part), dict[str, Any]()
-        for name, value in inputs_of_all.items():
-            if name in takes and isinstance(value, torch.Tensor):
+        for name, value in pictures.taken_by(part, inputs_of_all).items():
+            if isinstance(value, torch.Tensor):
                 value = value.to(self.model.device)
                 inputs[name] = value.to(self.model.dtype) if value.is_floating_point() else value
         usual = getattr(getattr(part, "config", None), "image_size", None)
@@ -135,10 +137,12 @@ class VisionModel(Source):
         return inputs
 
     def _provenance_of(self, inputs_of_all: Mapping[str, Any]) -> Provenance:
-        values = inputs_of_all["pixel_values"]
+        values = next(inputs_of_all[name] for name in pictures.PIXELS if name in inputs_of_all)
         pixels = " × ".join(map(str, values.shape[-2:] if values.ndim >= 4 else values.shape))
         what = "pixels" if values.ndim >= 4 else "packed patches"
-        return replace(self.provenance, settings={**self.provenance.settings, what: pixels})
+        beside = dict.fromkeys(pictures.asks_beside(self.processor), "the whole picture")
+        settings = {**self.provenance.settings, what: pixels, **beside}
+        return replace(self.provenance, settings=settings)
 
     def values(self, query: Query) -> lens_inputs.ValueVectors:
         with imports.quiet():
@@ -171,7 +175,7 @@ class VisionModel(Source):
 
     @property
     def config(self) -> Any:
-        return self.tower.config
+        return getattr(self.tower, "config", self.model.config)
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
         """The picture as the model takes it, and its rows and columns of patches."""
@@ -215,7 +219,7 @@ class VisionModel(Source):
                 "attention cannot be put back into the picture"
             )
         names = pictures.special_names(kind, special)
-        return *(Token(name, special=True) for name in names), *patch_tokens(rows, columns)
+        return *mark_tokens(names), *patch_tokens(rows, columns)
 
     def _without_maps(
         self, picture: Picture, inputs: dict[str, Any], grid: tuple[int, int]
@@ -236,6 +240,8 @@ class VisionModel(Source):
         """The number of tokens of a picture; 0: they are not in one row."""
         import torch
 
+        if missing := pictures.missing_in(self.tower, inputs):
+            raise asks_for(self.name, missing)
         # no_grad, not inference mode: BEiT caches its positions, and gradients must pass later.
         with devices.running_errors(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
@@ -243,6 +249,15 @@ class VisionModel(Source):
         if states is None:
             states = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
         return int(states.shape[1]) if states.ndim == 3 else 0
+
+
+def asks_for(name: str, missing: list[str]) -> AttentionError:
+    """That a model cannot run on a picture alone."""
+    words = " and ".join(f"'{one}'" for one in missing)
+    return AttentionError(
+        f"'{name}' asks for {words} beside a picture, which no option gives here: use a model that "
+        "reads pictures alone"
+    )
 
 
 def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
@@ -260,8 +275,8 @@ def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
         if (source := cast("Source | None", row.load()(str(name), parts))) is not None:
             return source
     model = parts.model
-    if model.main_input_name != "pixel_values" and not any(
-        "pixel_values" in input_names(part) for _, part in readers_of(model)
+    if model.main_input_name not in pictures.PIXELS and not any(
+        pictures.takes_pixels(part) for _, part in readers_of(model)
     ):
         raise ModelError(
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
@@ -274,8 +289,9 @@ def load_picture_model(name: str | InMemoryModel, **options: Any) -> Source:
 
 
 def _class_of(config: Any) -> Any:
-    """The class that loads a model; one that finds objects keeps its head."""
+    """The class that loads a model; one that finds objects, or reads letters, keeps its head."""
     finds = (
+        "TextRecognition",
         "ObjectDetection",
         "InstanceSegmentation",
         "UniversalSegmentation",
@@ -315,5 +331,5 @@ def readers_of(model: Any) -> Iterator[tuple[str, Any]]:
     tower = vision_tower(model)
     yield next(path for path, part in model.named_modules() if part is tower), tower
     for path, part in model.named_modules():
-        if part is not tower and "pixel_values" in input_names(part):
+        if part is not tower and pictures.takes_pixels(part):
             yield path, part

@@ -45,6 +45,9 @@ def trace_processor(
         high, down_there, across_there = white[name], rows[name], columns[name]
         if not getattr(low, "is_floating_point", bool)():
             continue
+        if name == NUMBERED:
+            places[name] = _places_by_number(low, (height, width))
+            continue
         if not low.shape == high.shape == down_there.shape == across_there.shape:
             continue
         span = high - low
@@ -52,6 +55,25 @@ def trace_processor(
         if bool(inside.any()):
             places[name] = _places(low, span, inside, (down_there, across_there), (height, width))
     return places
+
+
+NUMBERED = "flattened_patches"
+"""Packed patches whose first two numbers are their row and column, from 1 (0: padding)."""
+
+
+def _places_by_number(values: Any, sides: tuple[int, int]) -> PixelPlaces:
+    """The places of patches that say them."""
+    import torch
+
+    numbers = values[..., :2]
+    counts = numbers.reshape(-1, 2).amax(0)
+    row, column = (
+        ((numbers[..., axis] - 0.5) * side / counts[axis])[..., None].expand(values.shape)
+        for axis, side in enumerate(sides)
+    )
+    inside = (numbers[..., :1] > 0).float().expand(values.shape)
+    zero = torch.zeros((1,) * values.ndim).expand(values.shape)
+    return PixelPlaces(inside, row * inside, column * inside, zero, zero)
 
 
 def _places(

@@ -124,6 +124,7 @@ class PlacedLayer:
     whole: NDArray[np.float32] | None  # (heads, queries, keys), where it is small enough
     windows: int  # calls of one head
     padded: float  # the share of the mean row that falls on padding
+    copies: int = 0  # how often each token without a place stands there, where it is not once
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +167,7 @@ class LayerReader:
         places, asking = keys.numbers(names), queries.numbers(queries.names)
         count = int(heads.max()) + 1
         length = len(names) + keys.grid.size
-        _check_once(heads, asking, len(queries.names) + queries.grid.size)
+        copies = _count_copies(heads, asking, len(queries.names), queries.grid.size)
 
         def spread(rows: NDArray[np.float64]) -> NDArray[np.float32]:
             """Rows (calls, keys), put where their keys lie."""
@@ -183,13 +184,16 @@ class LayerReader:
             keys,
             count,
             spread(sums),
-            self._row_asked_for(queries, weights, spread),
-            self._whole(weights, (heads, asking, places), (count, length)),
+            self._row_asked_for(queries, weights, spread, max(copies, 1)),
+            None if copies else self._whole(weights, (heads, asking, places), (count, length)),
             len(heads) // count,
             float(padding.sum() / count),
+            copies,
         )
 
-    def _row_asked_for(self, queries: Side, weights: NDArray[np.float32], spread: Any) -> Any:
+    def _row_asked_for(
+        self, queries: Side, weights: NDArray[np.float32], spread: Any, copies: int
+    ) -> Any:
         """The row of the patch that asks, or of the first token without a place."""
         if self.at is None:
             if not queries.names:
@@ -202,7 +206,8 @@ class LayerReader:
             (row, column), (rows, columns) = self.at, queries.grid.shape
             place = row * rows // finest.shape[0] * columns + column * columns // finest.shape[1]
             own = queries.patches == place
-        return spread(np.einsum("nqk,nq->nk", weights.astype(np.float64), own))
+        rows = np.einsum("nqk,nq->nk", weights.astype(np.float64), own)
+        return spread(rows / copies if self.at is None else rows)
 
     def _whole(
         self,
@@ -231,12 +236,22 @@ def _heads(call: PlacedCall) -> NDArray[np.int64]:
     return np.asarray(heads.reshape(-1), dtype=np.int64)
 
 
-def _check_once(heads: NDArray[np.int64], asking: NDArray[np.int64], tokens: int) -> None:
-    """Refuse several rows of one patch and head: levels, or crops that overlap."""
-    inside = asking >= 0
-    pairs = (np.broadcast_to(heads[:, None], asking.shape) * tokens + asking)[inside]
-    if len(np.unique(pairs)) < len(pairs):
+def _count_copies(
+    heads: NDArray[np.int64], asking: NDArray[np.int64], names: int, patches: int
+) -> int:
+    """How often each token without a place stands in the rows of a head; 0: once, or none does.
+
+    Raises:
+        NotOverPatches: several rows of one patch and head: levels, or crops that overlap.
+    """
+    tokens = names + patches
+    pairs = np.broadcast_to(heads[:, None], asking.shape) * tokens + asking
+    of_patches = pairs[asking >= names]
+    if len(np.unique(of_patches)) < len(of_patches):
         raise NotOverPatches("several queries of one patch")
+    of_names = pairs[(asking >= 0) & (asking < names)]
+    times = len(of_names) // max(len(np.unique(of_names)), 1)
+    return times if times > 1 else 0
 
 
 def read_layers(

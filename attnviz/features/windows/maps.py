@@ -11,7 +11,14 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.core.tokens import AVERAGE, check_patch, parse_patch, patch_name, patch_tokens
+from attnviz.core.tokens import (
+    AVERAGE,
+    check_patch,
+    mark_tokens,
+    parse_patch,
+    patch_name,
+    patch_tokens,
+)
 from attnviz.features.windows.layers import (
     LayerReader,
     NotOverPatches,
@@ -129,7 +136,7 @@ def _special_name(origin: str, number: int, count: int) -> str:
 
 
 def _tokens(side: Side, names: Sequence[str]) -> tuple[Token, ...]:
-    special = (Token(names[one - 1], special=True) for one in side.names)
+    special = mark_tokens(names[one - 1] for one in side.names)
     return *special, *patch_tokens(*side.grid.shape)
 
 
@@ -198,6 +205,11 @@ def _notes(reader: LayerReader) -> Iterator[str]:
 
 def _notes_of(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:
     queries, keys = one.queries.grid.shape, one.keys.grid.shape
+    if one.copies:
+        yield (
+            f"each token without a place stands {one.copies} times: its row is the mean of theirs, "
+            "and weights on them are added"
+        )
     if one.windows > 1:
         down, across, apart = _window(one.keys)
         kind = f"windows of {down} × {across}" if not apart else f"{one.windows} sets of patches"

@@ -6,10 +6,13 @@ as its neighbour.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from io import BytesIO
+from threading import RLock
 from typing import Any
 
 import matplotlib as mpl
@@ -24,7 +27,7 @@ from matplotlib.text import Text
 from numpy.typing import NDArray
 from PIL import Image
 
-from attnviz.core.errors import OutputError
+from attnviz.core.errors import OutputError, UsageError
 from attnviz.core.options import Width
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed, font_share
@@ -48,11 +51,13 @@ _METADATA = {
 }
 _SETTINGS: Any = {"svg.hashsalt": "attnviz", "svg.fonttype": "path"}
 
+_ONE = RLock()  # the settings are those of the whole process: threads take turns
+
 
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Draw with matplotlib's defaults, not the reader's settings, which may read texts as TeX."""
-    with mpl.rc_context():
+    with _ONE, mpl.rc_context():
         mpl.rcdefaults()
         yield
 
@@ -288,10 +293,20 @@ def figure_bytes(
         # Journals refuse Type 3; matplotlib garbles fonts with other outlines (CJK) as Type 42.
         families = {name for text in figure.findobj(Text) for name in text.get_fontfamily()}
         settings["pdf.fonttype"] = 42 if can_embed(families) else 3
+        _check_epoch()
     with own_settings(), mpl.rc_context(settings):
         options: Any = {"format": suffix.removeprefix("."), "dpi": dpi or "figure"}
         figure.savefig(buffer, **options, metadata=metadata)
     return buffer.getvalue()
+
+
+def _check_epoch() -> None:
+    """Refuse what matplotlib cannot read, though the date is left out of the picture."""
+    name = "SOURCE_DATE_EPOCH"
+    try:
+        datetime.fromtimestamp(int(os.environ.get(name) or 0), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"{name} '{os.environ[name]}' is no time in seconds: unset it") from error
 
 
 def overlap_area(one: Sequence[float], other: Sequence[float]) -> float:

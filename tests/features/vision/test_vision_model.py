@@ -12,6 +12,7 @@ from transformers import AutoImageProcessor, AutoModel, Data2VecVisionConfig
 from transformers.models.beit.image_processing_pil_beit import BeitImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
+import attnviz as package
 from attnviz.core.attention_map import DECISION
 from attnviz.core.errors import AttentionError, InputError, ModelError, NotFiniteError, UsageError
 from attnviz.core.options import InMemoryModel, Origin
@@ -358,3 +359,14 @@ def test_a_picture_whose_attention_is_not_finite_is_refused(kind, name, vision_f
     model = load_vision_model(str(folder), device="cpu")
     with pytest.raises(NotFiniteError, match=r"layer 1 head 0 \(stream 'self'\) is NaN"):
         look(model, picture())
+
+
+def test_registers_are_keys_of_a_kind_that_can_be_left_out(vision_folder):
+    folder = str(vision_folder("dinov2_with_registers"))
+    whole = package.image(picture(), model=folder, layer="last").main
+    kinds = [token.kind for token in whole.key_tokens]
+    assert kinds == ["token", *["register"] * 3, *["token"] * (len(kinds) - 4)]
+    one = package.image(picture(), model=folder, layer="last", special="renormalise:register").main
+    assert "[REG 0]" not in [token.text for token in one.key_tokens]
+    kept = np.delete(whole.weights, [1, 2, 3], axis=-1)
+    np.testing.assert_allclose(one.weights, kept / kept.sum(-1, keepdims=True), atol=1e-6)
