@@ -38,6 +38,7 @@ from tests.families.readers import (
     Reader,
     make_reader,
     named_for,
+    plain_reader,
     value_in,
 )
 from tests.families.sizes import small_sizes
@@ -208,8 +209,22 @@ def needs_words(model: Any) -> bool:
 
 
 def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) -> Reader:
-    """The reader of a model, fitted until the model runs on what it reads."""
+    """The reader of a model, fitted until the model runs on what it reads; or a plain one."""
     reader = reader_of(name, kind, model, named)
+    try:
+        return fitted_to(model, reader, named)
+    except NotBuiltError as error:
+        if kind != "picture" or reader.stands_in or reader.tokenizer is not None:
+            raise
+        try:
+            return fitted_to(model, plain_reader(name, kind, model.config), named)
+        except NotBuiltError:
+            raise error from None
+
+
+def fitted_to(model: Any, reader: Reader, named: Mapping[str, str]) -> Reader:
+    """A reader that is fitted until the model runs on what it reads."""
+    name, kind = reader.name, reader.kind
     words = reader.tokenizer
     if words is None and needs_words(model):
         words = make_tokenizer([], {})

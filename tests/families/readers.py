@@ -158,7 +158,15 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         made_by = class_in("image", name, config)
     except NotBuiltError as error:
         made_by, stands_in = None, str(error)
-    part = fitted(made_by or _stand_in(name, kind), config)
+    if made_by is None:
+        return plain_reader(name, kind, config, stands_in)
+    part = fitted(made_by, config)
+    return Reader(name, kind, part, part)
+
+
+def plain_reader(name: str, kind: str, config: Any, stands_in: str = "") -> Reader:
+    """A plain processor in place of a type's own."""
+    part = fitted(_stand_in(name, kind), config)
     return Reader(name, kind, part, part, stands_in=stands_in)
 
 

@@ -176,7 +176,8 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     **alike(
         "aimv2_vision_model beit chinese_clip_vision_model clip_vision_model data2vec-vision deit "
         "dinov2 dinov2_with_registers dinov3_vit ijepa pixio siglip_vision_model "
-        "tipsv2_vision_model vit vit_mae vit_msn mlcd mlcd_vision_model vitdet vitpose_backbone",
+        "tipsv2_vision_model vit vit_mae vit_msn mlcd mlcd_vision_model vitdet vitpose_backbone "
+        "idefics3_vision smolvlm_vision",
         VIT,
     ),
     **alike("swin swinv2 donut-swin maskformer-swin", SWIN),
@@ -256,6 +257,16 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
                    "num_upscale_blocks": 1},
     "eomt_dinov3": VIT | {"num_hidden_layers": 3, "num_blocks": 1, "num_queries": 5,
                           "num_upscale_blocks": 1},
+    "gemma4_vision": PLAIN | {
+        "patch_size": 8, "num_key_value_heads": 4, "head_dim": 8, "position_embedding_size": 64,
+    },
+    "granite_docling_vision": VIT | {
+        "out_hidden_size": 32, "scale_factor": 2, "deepstack_visual_indexes": [0],
+    },
+    "lfm3_vl_vision": PLAIN | {
+        "patch_size": 8, "num_key_value_heads": 4, "layer_types": ["conv", "full_attention"],
+    },
+    "kimi_k25_vision": PLAIN | {"patch_size": 8, "pos_emb_height": 8, "pos_emb_width": 8},
     "glm_image_vision": PACKED | {"temporal_patch_size": 1},
     "hiera": {
         "embed_dim": 16, "image_size": [64, 64], "depths": [1, 1, 1], "num_heads": [1, 2, 4],
@@ -325,6 +336,12 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
     "mobilevitv2": {
         "image_size": 128, "width_multiplier": 0.25, "n_attn_blocks": [1, 1, 1],
         "base_attn_unit_dims": [64, 64, 64],
+    },
+    "oneformer": {
+        "backbone_config": MASKED["backbone_config"], "num_queries": 5, "conv_dim": 32,
+        "mask_dim": 32, "hidden_dim": 32, "encoder_feedforward_dim": 32, "encoder_layers": 1,
+        "decoder_layers": 2, "num_attention_heads": 4, "dim_feedforward": 32,
+        "text_encoder_width": 32, "text_encoder_num_layers": 1, "text_encoder_vocab_size": 600,
     },
     "omdet-turbo": ALONE | {
         "text_config": CLIP_TEXT | {"model_type": "clip_text_model"}, "image_size": 128,

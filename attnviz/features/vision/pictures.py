@@ -101,7 +101,9 @@ def asks_beside(processor: Any) -> list[str]:
 PIXELS = ("pixel_values", "flattened_patches")
 """What processors call a picture."""
 TOWER = {"hidden_states": "pixel_values"}  # of a tower whose patches are packed, its first input
-PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes")}
+PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes")} | {
+    "pixel_position_ids": "image_position_ids"
+}
 """Inputs of a tower of packed patches, by the name under which processors make them."""
 
 

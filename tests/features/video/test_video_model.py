@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers.models.videoprism import modeling_videoprism
 
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.features.vision.vision_model import load_picture_model
 from attnviz.models import attend_query
+from tests.families.small_pictures import SMALL_PICTURES
 from tests.features.video.tiny_videos import FilmReader, frames, model_of, processor
 
 pytestmark = pytest.mark.models
@@ -147,3 +150,32 @@ def test_what_is_no_film_for_it_is_refused(changes, error, says):
     with pytest.raises(AttnvizError, match=says) as caught:
         attend_query(source, Query("", kind="picture", picture=Picture(film[0], **asked)))
     assert isinstance(caught.value, error)
+
+
+def test_a_tower_of_films_beside_texts_reads_frames_of_an_image_processor(monkeypatch):
+    torch.manual_seed(0)
+    config = transformers.VideoPrismConfig(**SMALL_PICTURES["videoprism"])
+    config._attn_implementation = "eager"
+    model = transformers.VideoPrismClipModel(config).eval()
+    source = load_picture_model(InMemoryModel(model, processor()))
+    film = frames(4)
+    asked = Picture(film[0], more=tuple(film[1:]), frames=True, patch="all")
+    found = attend_query(source, Query("", kind="picture", picture=asked))
+    kept, own = [], modeling_videoprism.eager_attention_forward
+
+    def watch(*args, **more):
+        made = own(*args, **more)
+        kept.append(made[1].numpy())
+        return made
+
+    monkeypatch.setattr(modeling_videoprism, "eager_attention_forward", watch)
+    values = processor()(film, return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        model.video_model(values)
+    spatial = [one for one in kept if one.shape[0] == 4]
+    temporal = [one.mean(0) for one in kept if one.shape[-1] == 4]
+    for step in range(4):
+        space = found.map_of(f"space-to-frame {step}").weights
+        np.testing.assert_allclose(space, np.stack(spatial)[:, step], atol=1e-6)
+    np.testing.assert_allclose(found.map_of("time").weights, np.stack(temporal), atol=1e-6)
+    assert "read through its video_model" in " ".join(found.provenance.notes)
