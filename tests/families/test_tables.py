@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.families import tables
+from tests.families import packages, tables
 from tests.families.rows import Row
 from tests.families.types_of import all_types, find_type
 from tests.patience import HUNG
@@ -53,6 +53,8 @@ def test_a_tenth_of_the_types_is_as_the_table_says(tmp_path: Path):
         name = line.split("`")[1]
         said = tables.result_of(there.get(name, line))
         assert tables.result_of(line) != "foreign error", line
+        if packages.SAID in there.get(name, "") and not packages.are_there():
+            continue  # `nox -s families` installs what it needs
         if said not in (tables.result_of(line), "not tried"):
             wrong.append((line, there[name]))
     assert not wrong, WRITE + " ".join(line.split("`")[1] for line, _ in wrong)

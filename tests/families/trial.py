@@ -53,7 +53,11 @@ def _read(copy: Copy, door: Door, *, attention: bool) -> rows.Row:
     row = rows.Row(copy.kind.name, copy.kind.kind, "works", attention=attention)
     with TemporaryDirectory() as place:
         folder = Path(place) / copy.kind.name
-        door.save(copy, folder)
+        try:
+            door.save(copy, folder)
+        except Exception as error:  # a part of its processor may not be writable
+            said = f"its copy cannot be saved: {type(error).__name__}: {first_line(error)}"
+            return replace(row, status="not built", attention=True, reason=said)
         try:
             reading = door.read(copy, folder)
         except AttnvizError as error:

@@ -73,10 +73,14 @@ class LoadedModel(Source):
 def placed_inputs(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What a processor has made, on a model's device; numbers in its precision."""
     device, dtype = model.device, model.dtype
-    return {
-        name: row.to(device, dtype if row.is_floating_point() else row.dtype)
-        for name, row in inputs.items()
-    }
+
+    def place(row: Any) -> Any:
+        if isinstance(row, list):  # of pictures with parts of several sizes
+            return [place(one) for one in row]
+        numbers = hasattr(row, "is_floating_point")
+        return row.to(device, dtype if row.is_floating_point() else row.dtype) if numbers else row
+
+    return {name: place(row) for name, row in inputs.items()}
 
 
 BOXES = "bbox"
