@@ -43,12 +43,18 @@ class DataOutput:
         self, renderer: Renderer, draft: PartialFile | None = None, *, alone: bool = True
     ) -> None:
         self.renderer, self.draft, self.alone, self.read = renderer, draft, alone, True
+        self.ready = b""
 
-    def add(self, item: reports.Item) -> None:
-        """Write the result's part."""
+    def prepare(self, item: reports.Item) -> None:
+        """Make the result's part, which may fail, before any output is written."""
         if self.read:
             data: Any = item.data
-            self._send(reports.as_bytes(self.renderer.add(data, item.views)))
+            self.ready = reports.as_bytes(self.renderer.add(data, item.views))
+
+    def add(self, item: reports.Item) -> None:  # noqa: ARG002 - as every output takes it
+        """Write the part that is ready."""
+        if self.read:
+            self._send(self.ready)
 
     def skip(self) -> None:
         """Count a record that failed."""

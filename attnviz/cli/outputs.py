@@ -238,9 +238,15 @@ class Outputs(AbstractContextManager["Outputs"]):
             if self.resumable is not None:
                 data: Any = item.data
                 self.resumable.add(data, item.views)
-            for output in self.outputs:
-                output.add(item)
+            self._write(item)
             self.good += 1
+
+    def _write(self, item: reports.Item) -> None:
+        for output in self.outputs:
+            if isinstance(output, destinations.DataOutput):
+                output.prepare(item)
+        for output in self.outputs:
+            output.add(item)
 
     def add_page(self, page: Callable[[str], str]) -> None:
         """Write the page of one text, whose data come with those of all."""
@@ -252,8 +258,7 @@ class Outputs(AbstractContextManager["Outputs"]):
     def add_blank(self, result: reports.Data) -> None:
         """Write a blank for a failed record, so that line N stays that of record N."""
         with hold_interrupts():
-            for output in self.outputs:
-                output.add(item_of(result, self.options))
+            self._write(item_of(result, self.options))
         self.blanks += 1
 
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:

@@ -92,10 +92,11 @@ def test_a_file_is_cut_too(tmp_path):
         (("--fields", "id"), "--fields cuts json, jsonl, tsv, csv, not table: add -f json"),
     ],
 )
-def test_a_field_that_is_not_there_is_told(more, message):
-    done = attnviz(*SELF, *more)
+def test_a_field_that_is_not_there_is_told(more, message, tmp_path):
+    done = attnviz(*SELF, *more, "--html", tmp_path / "a.html")
     assert done.status == 2
     assert message in done.mistake
+    assert not [*tmp_path.iterdir()]  # the data come first, and nothing else is written
 
 
 @pytest.mark.parametrize("command", WORK)

@@ -335,6 +335,8 @@ def check_runs(
         raise UsageError(
             f"{'BA'[place]} is a folder of samples of a training run, and {'AB'[place]} is none"
         )
+    if len(sides) > 1 and Path(str(sides[0])).samefile(str(sides[1])):
+        raise UsageError("A and B are the same folder: give one of them, or another run")
     flags = [
         f"--{name}-{letter}"
         for letter, part in zip(cycle("ab"), own, strict=False)

@@ -135,6 +135,7 @@ def test_folders_without_samples_are_said(tmp_path):
     for words, message in (
         ((tmp_path, "a text"), "A is a folder of samples of a training run, and B is none"),
         (("a text", tmp_path), "B is a folder of samples of a training run, and A is none"),
+        ((tmp_path, f"{tmp_path}/."), "A and B are the same folder: give one of them"),
         ((tmp_path, "--model", "pocket"), "leave --model out"),
         ((tmp_path, "--head-b", "0.1"), "leave --head-b out"),
         ((tmp_path, "--heatmap", "a.png"), "leave --heatmap out"),
