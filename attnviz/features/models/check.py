@@ -98,8 +98,8 @@ def try_model(request: outputs.ExperimentRequest) -> Trial:
         next(iter(experiment().run([change])))
 
     eager = any(item.route == EAGER_ROUTE for item in captures)
-    shown = () if queries_of(request.model.config) else registry.LENSES  # objects: weights alone
-    lenses = tuple(lens for lens in shown if _succeeds(look, lens))
+    choices = () if queries_of(request.model.config) else registry.LENSES  # objects: weights alone
+    lenses = tuple(lens for lens in choices if _succeeds(look, lens))
     route = "eager" if eager else "probe"
     return Trial(
         route, streams, lenses, _succeeds(switch_off), _succeeds(lambda: _split(writers()))
