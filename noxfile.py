@@ -142,10 +142,7 @@ def families(session: nox.Session) -> None:
     some processors need is installed into a folder of its own (`tests/families/packages.py`).
     """
     _install(session)
-    folder = Path(".nox/families-packages")
-    if not folder.is_dir():
-        names = ("torchvision==0.28.0", "timm", "num2words", "docopt")
-        session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *names)  # fmt: skip  # noqa: E501
+    session.run("python", "-m", "tests.families.packages")
     session.run("python", "-m", "tests.families", *session.posargs)
 
 

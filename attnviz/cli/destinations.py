@@ -51,7 +51,7 @@ class DataOutput:
             data: Any = item.data
             self.ready = reports.as_bytes(self.renderer.add(data, item.views))
 
-    def add(self, item: reports.Item) -> None:  # noqa: ARG002 - as every output takes it
+    def add(self, item: reports.Item) -> None:
         """Write the part that is ready."""
         if self.read:
             self._send(self.ready)

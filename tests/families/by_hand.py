@@ -42,6 +42,22 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
 }
 """By type: values for its configuration, or a function that makes one."""
 
+AFTER: dict[str, Mapping[str, Any]] = {
+    "ernie4_5_vl_moe": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [3, 3, 2]}}},
+    "gemma4_unified": {"vision_config": {"hidden_size": 3840}},
+    "llama4": {"vision_config": {"intermediate_size": 256}},
+    "muse_glimmer": {"out_hidden_size": 256},
+    "muse_spark": {"out_hidden_size": 256},
+    "fun_asr_nano": {"adaptor_config": {"intermediate_size": 16}},
+}
+"""By type: values that its small configuration must have."""
+
+PROCESSORS: dict[str, Mapping[str, Any]] = {"aria": {"max_image_size": 490}}
+"""By type: values of the part of its processor that reads pictures."""
+
+READS_WITH = {"wav2vec2-bert": "SeamlessM4TFeatureExtractor"}
+"""By type: what its checkpoints read sounds with, where transformers' table names another."""
+
 NO_TEXT = ("gemma4_assistant", "gemma4_unified_assistant")
 """Types whose class names ids as its input and asks for the states of another model instead."""
 

@@ -21,6 +21,7 @@ import torch
 from attnviz.core.errors import first_line
 from attnviz.features.models.shrink import SmallCopy
 from attnviz.features.models.shrink import _without as without
+from tests.families.by_hand import AFTER
 from tests.families.copies import (
     FEW,
     Copy,
@@ -43,6 +44,7 @@ from tests.families.readers import (
 )
 from tests.families.sizes import small_sizes
 from tests.families.small_pictures import SMALL_PICTURES
+from tests.families.texts import set_start
 from tests.families.types_of import ModelType, find_type, needed_inputs
 from tests.families.words import LEAST, fit_ids, make_tokenizer, parts_of
 
@@ -100,7 +102,7 @@ def make_copy(
         run_on(model, example(model))
 
     sections = 0
-    for way in WAYS:
+    for way in (*NAMED, *(TRIALS if kind.kind in ("picture", "video") else ())):
         try:
             config = first_config(kind.name) if not values else type_of(kind.name)(**values)
             config = small_config(config, way, sections, lambda one: build(kind.made_by, one), run)
@@ -139,15 +141,20 @@ def small_config(
     return named_sizes(config, sections, pictures=way == "as they are")
 
 
-WAYS = ("by name", "turned", "as they are", *FEW[1:3])
-"""How sizes are found: by their names, with sections of rotary positions, with pictures of the first size, and by trial with at most so many parameters."""  # noqa: E501
+NAMED = ("by name", "turned", "as they are")
+"""How sizes are found: by their names, with sections of rotary positions, pictures as they are."""
+TRIALS = FEW[1:3]
+"""By trial with so many parameters at most, which takes a minute and helps towers alone."""
 SECTIONS = re.compile(r"split_sizes to sum exactly to (\d+)")
 
 
 def named_sizes(config: Any, sections: int = 0, *, pictures: bool = False) -> Any:
     """A configuration with small sizes by their names; of pictures too, or not."""
     numbers = json.loads(json.dumps(config.to_dict(), default=str), object_hook=without)
-    return type(config).from_dict(small_sizes(numbers, sections, pictures=pictures))
+    small = small_sizes(numbers, sections, pictures=pictures)
+    for name, value in AFTER.get(config.model_type, {}).items():
+        small[name] = {**small[name], **value} if isinstance(value, dict) else value
+    return type(config).from_dict(small)
 
 
 LIBRARY = re.compile(r"timm|[Bb]ackbone")
@@ -225,14 +232,7 @@ def fit_reader(name: str, kind: str, model: Any, named: Mapping[str, str] = {}) 
 def fitted_to(model: Any, reader: Reader, named: Mapping[str, str]) -> Reader:
     """A reader that is fitted until the model runs on what it reads."""
     name, kind = reader.name, reader.kind
-    words = reader.tokenizer
-    if words is None and needs_words(model):
-        words = make_tokenizer([], {})
-    if words is not None:
-        fit_ids(model.config, reader.made if reader.tokenizer is not None else words)
-        follow(model)
-        if (generation := getattr(model, "generation_config", None)) is not None:
-            fit_generation(generation, model.config)
+    fit_numbers(reader, model)
     reasons = list[str]()
     for alone in (False, True) if kind in ("picture", "video") else (False,):
         reader.alone, before = alone, len(reasons)
@@ -250,6 +250,20 @@ def fitted_to(model: Any, reader: Reader, named: Mapping[str, str]) -> Reader:
         raise NotBuiltError("transformers has no processor that reads its pictures with a text")
     first = f"{reader.stands_in}; with a plain one: " if reader.stands_in else ""
     raise NotBuiltError(first + reasons[0])
+
+
+def fit_numbers(reader: Reader, model: Any) -> None:
+    """Give a model the numbers of its special tokens."""
+    words = reader.tokenizer
+    if words is None and needs_words(model):
+        words = make_tokenizer([], {})
+    if words is not None:
+        fit_ids(model.config, reader.made if reader.tokenizer is not None else words)
+        follow(model)
+        if model.config.is_encoder_decoder:
+            set_start(model.config)
+        if (generation := getattr(model, "generation_config", None)) is not None:
+            fit_generation(generation, model.config)
 
 
 def reader_of(name: str, kind: str, model: Any, named: Mapping[str, str]) -> Reader:

@@ -7,18 +7,27 @@ operators are built for another torch; processors of pictures use none of them.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / ".nox" / "families-packages"
-NAMES = ("torchvision==0.28.0", "timm", "num2words", "docopt")
-SAID = "with torchvision and timm"
+NAMES = ("torchvision==0.28.0", "torchaudio", "timm", "num2words", "docopt")
+SAID = "with torchvision, torchaudio and timm"
 OPERATORS = ("nms", "qnms")  # which torchvision describes when it is imported
 
 
 def are_there() -> bool:
     """Whether they are installed."""
     return (FOLDER / "torchvision").is_dir()
+
+
+def install() -> None:
+    """Put them into the folder; torchaudio without its library, which is for another torch."""
+    words = ["install", "-q", "--no-deps", "--target", str(FOLDER), *NAMES]
+    subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+    shutil.rmtree(FOLDER / "torchaudio" / "lib", ignore_errors=True)
 
 
 def use() -> None:
@@ -34,3 +43,8 @@ def use() -> None:
 
 KEPT: list[object] = []
 """torch forgets operators whose library is gone."""
+
+
+if __name__ == "__main__":
+    if not are_there():
+        install()

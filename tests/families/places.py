@@ -78,46 +78,44 @@ def _unnamed(config: Any) -> bool:
 def _changed(
     reader: Reader, model: Any, mark: str, there: int, wanted: int
 ) -> dict[str, Any] | None:
-    """The inputs after the first change of a number that lets the model run; None: none does."""
+    """The inputs after the first change of numbers that lets the model run; None: none does."""
     owners = list({id(one): one for one in (reader.made, reader.part)}.values())
     first = [dict(vars(one)) for one in owners]
-    for name, value in changes(owners, there, wanted):
+    for values in changes(owners, there, wanted):
         for one in owners:
             put_rows(one, reader, there, wanted)
-            if hasattr(one, name):
-                setattr(one, name, value)
+            vars(one).update({k: v for k, v in values.items() if hasattr(one, k)})
         try:
             inputs, left = _attempt(reader, model, mark)
         except Exception as other:  # a processor may not work with a number at all
             left = other
         if left is None:
             return inputs
-        for one, values in zip(owners, first, strict=True):
-            vars(one).update(values)
+        for one, before in zip(owners, first, strict=True):
+            vars(one).update(before)
     return None
 
 
-def changes(owners: list[Any], there: int, wanted: int) -> Iterator[tuple[str, int]]:
-    """Names of numbers that may say how many places there are, with what they would have to be."""
+def changes(owners: list[Any], there: int, wanted: int) -> Iterator[dict[str, int]]:
+    """Numbers that may say how many places there are, with what they would have to be."""
     numbers = {
         name: value
-        for one in owners
+        for one in reversed(owners)  # the whole's own number counts
         for name, value in vars(one).items()
         if isinstance(value, int) and not isinstance(value, bool)
     }
-    yield "no number", 0  # a row of marks alone
     counts = [name for name in numbers if COUNTS.search(name)]
     others = [name for name in numbers if name not in counts and not name.endswith("_id")]
-    counts.sort(key=lambda name: numbers[name] != there)
-    yield from ((name, wanted) for name in counts)
+    yield {name: wanted for name in counts if numbers[name] == there}  # and rows of marks
+    yield from ({name: wanted} for name in counts)
     shifted = ((name, numbers[name] + wanted - there) for name in counts)
-    yield from ((name, value) for name, value in shifted if value >= 0)
-    yield from ((name, wanted) for name in others if numbers[name] == there)
+    yield from ({name: value} for name, value in shifted if value >= 0)
+    yield from ({name: wanted} for name in others if numbers[name] == there)
     root = isqrt(wanted)
-    yield from ((name, root) for name in others if root * root == wanted and numbers[name] > 1)
+    yield from ({name: root} for name in others if root * root == wanted and numbers[name] > 1)
     same = isqrt(there) / root if root else 0
     if there and same and isqrt(there) ** 2 == there and root * root == wanted:
-        yield from ((name, round(numbers[name] / same)) for name in others if numbers[name] > 1)
+        yield from ({name: round(numbers[name] / same)} for name in others if numbers[name] > 1)
 
 
 def put_rows(owner: Any, reader: Reader, there: int, wanted: int) -> None:

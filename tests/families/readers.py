@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.errors import first_line
+from tests.families.by_hand import PROCESSORS, READS_WITH
 from tests.families.copies import NotBuiltError
 from tests.families.words import NAMES as WORDS
 from tests.families.words import make_tokenizer, marks_of
@@ -104,14 +105,15 @@ def relatives(name: str, config: Any) -> list[str]:
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     module = type(config).__module__.split(".")[-2]
-    whole = next((one for one in (name, module) if one in PROCESSOR_MAPPING_NAMES), None)
+    inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
+    readers = (one for one in (name, module, *inside) if one in PROCESSOR_MAPPING_NAMES)
+    whole = next(readers, None)
     like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2] if whole else module
     own = {
         one
         for one, kind in CONFIG_MAPPING_NAMES.items()
         if one.replace("-", "_") == module or kind == type(config).__name__
     }
-    inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
     return [module, like, *own, *inside, name.removesuffix("_vision_model").removesuffix("_model")]
 
 
@@ -190,6 +192,8 @@ STAND_INS = {"grid_thw": "Qwen2VL", "image_grid_thw": "Qwen2VL", "target_sizes":
 def _feature_extractor(name: str, config: Any) -> Any:
     import transformers
 
+    if name in READS_WITH:
+        return fitted(getattr(transformers, READS_WITH[name]), config)
     made_by = class_in("feature", name, config)
     if made_by is None:
         waves = ("conv_kernel", "conv_stride", "upsampling_ratios", "downsampling_ratios")
@@ -208,7 +212,7 @@ def fitted(made_by: Any, config: Any, **given: Any) -> Any:
     taken |= {
         name: value
         for name, value in reversed([*numbers_of(config)])
-        if name in names and isinstance(value, int | float | list | tuple)
+        if name in names and name not in given and isinstance(value, int | float | list | tuple)
     }
     bands = value_in(config, *MEL[:4])
     if "feature_size" in names and isinstance(bands, int) and bands > 1:
@@ -233,7 +237,7 @@ def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
             found = class_in("image", name, config)
             if found is None:
                 raise NotBuiltError("transformers names no image processor for it")
-            parts[attribute] = fitted(found, config)
+            parts[attribute] = fitted(found, config, **PROCESSORS.get(name, {}))
             for one in ("image_seq_length", "image_seq_len"):
                 if getattr(parts[attribute], one, 1) is None:
                     setattr(parts[attribute], one, 1)
@@ -339,6 +343,8 @@ def named_for(error: Exception, marks: list[str], named: Mapping[str, str]) -> d
     lacks = LACKS.search(str(error))
     if not isinstance(error, AttributeError | ValueError) or not lacks:
         return {}
+    if "token" not in (lacks[1] or lacks[3]):
+        return {}
     more = named_by(lacks[1] or lacks[3], marks, named)
     return {} if more == named else more
 
@@ -347,7 +353,7 @@ def named_by(lacking: str, marks: list[str], named: Mapping[str, str]) -> dict[s
     """The special tokens with one more, by the name under which a tokenizer has it."""
     token = lacking if lacking.endswith("token") else f"{lacking}_token"
     stem = token.removesuffix("_token")
-    if token in named or stem in WORDS:
+    if token in named or stem in WORDS or stem.startswith("add_"):
         return dict(named)
     likely = [one for one in marks if stem in one and one not in named.values()]
     return {**named, token: likely[0] if likely else f"<{stem}>"}

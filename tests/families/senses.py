@@ -94,12 +94,28 @@ def read_picture_text(copy: Copy, folder: Path) -> Reading:
 
     options: dict[str, Any] = {"model": str(folder), "device": "cpu"}
     try:
-        return Reading(attnviz.image(picture_of(), text=TEXT, token="all", **options), {})
+        shown = attnviz.image(picture_of(), text=TEXT, token="all", **options)
+        inputs, cells = _sequence(folder)
+        return Reading(shown, inputs, cells=cells)
     except AttnvizError as error:
         try:
             return Reading(attnviz.image(picture_of(), **options), {})
         except Exception:  # the text's reason says more
             raise error from None
+
+
+def _sequence(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a model was given of a picture and a text, and where in it the cells of each map are."""
+    from attnviz.core.query import Picture
+    from attnviz.features.picture_text.source import load_picture_text_model
+
+    source = load_picture_text_model(str(folder), device="cpu")
+    picture = Picture(picture_of())
+    reading = source.read(picture, TEXT)
+    if source.looks == "queries" or "decoder_input_ids" in reading.inputs:
+        return {}, {}
+    _, sheets = source.sheets_of(reading, picture)
+    return reading.inputs, {f"text-to-{one.name}": [*one.cells.flat] for one in sheets}
 
 
 def read_sound(copy: Copy, folder: Path) -> Reading:

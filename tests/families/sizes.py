@@ -28,7 +28,7 @@ SIZES: list[tuple[str, int | Callable[[int], int]]] = [
     (r"(.*_)?hidden_size(s)?|(.*_)?(d_model|embed_dim|n_embd|hidden_dim|projection_dim)", WIDTH),
     (
         r"((vision|text|audio)_)?(output|project|projection|projector_(input|output)|out|model|conv"
-        r"|embedding|adapter_in|adapter_out|in)_(dim|size)|dim",
+        r"|embedding|condition|adapter_in|adapter_out|in)_(dim|size)|dim",
         WIDTH,
     ),
     (r"(n_routed_experts|(.*_)?num_(local_)?experts)", 4),
@@ -115,6 +115,8 @@ def _small_value(name: str, value: Any, numbers: dict[str, Any], side: int) -> A
         small = CELLS * side if name == "image_size" else (CELLS // 2) ** 2
         small = small if side and value else value
         return [small] * 2 if isinstance(value, list) and side else small
+    if name == "downsample_channels":
+        return [*value[:-1], WIDTH]  # the last is the width of what reads them
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return _small_number(name, value, numbers)
     return None if name == "dtype" else value
@@ -129,7 +131,8 @@ def _small_number(name: str, value: int, numbers: dict[str, Any]) -> int:
     if name == "intermediate_size" and value == 4 * width:
         return 4 * WIDTH
     small = small_size(name, value)
-    return WIDTH if small == value == width else small  # what must agree with it
+    agrees = small == value == width and "position" not in name
+    return WIDTH if agrees else small
 
 
 def small_size(name: str, value: int) -> int:

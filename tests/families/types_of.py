@@ -73,6 +73,8 @@ def find_type(name: str) -> ModelType:
         kind = kind_of(plain[0], config)
         if any(_class_in(_tables()[f"MODEL_FOR_{one}_MAPPING"], config) for one in SPOKEN):
             kind = "audio"  # a speaker
+        if needed_inputs(plain[0]) & HALVES:
+            kind = "other"  # a half of a codec
         for table in HEADS.get(kind, ()):
             if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):
                 return ModelType(name, kind, found)
@@ -83,6 +85,7 @@ def find_type(name: str) -> ModelType:
 
 PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
 SOUNDS = ("input_features", "input_values")
+HALVES = {"latents", "hidden_states"}
 OBJECTS = ("visual_feats", "visual_embeds", "image_patches", "bbox", "image")
 READS = ("image", "picture-text"), ("video", "video"), ("audio", "audio")
 """The kinds of what reads texts and more, by the first modality that it names."""

@@ -4,6 +4,7 @@ In an encoder–decoder (Whisper, Moonshine, Speech2Text) the text attends to th
 frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) only frames do.
 """
 
+import inspect
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -129,6 +130,8 @@ class AudioModel(LoadedModel):
             rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt", **options)
             every = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
         inputs = {name: row for name, row in every.items() if name in names and row is not None}
+        if masks and "attention_mask" not in inspect.signature(self.model.forward).parameters:
+            inputs.pop("attention_mask", None)  # the mask goes by its own name
         features = placed_inputs(self.model, inputs)
         lengths = set[int]()
         watch = watch_kernels(lambda call: lengths.add(call.query.shape[2]))

@@ -314,12 +314,21 @@ def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
 
 @contextmanager
 def without_mixing(model: Any) -> Iterator[None]:
-    """A model in which each token is made of its own patches alone, and no weight is learned."""
+    """A model in which each token is made of its own patches alone, and no weight is learned.
+
+    Attention of tokens to each other gives nothing out; that of queries to patches stays.
+    """
     import torch
 
     convolutions = torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d
     trainable = [one for one in model.parameters() if one.requires_grad]
-    with watch_kernels(lambda call: torch.zeros_like(call.output)), ExitStack() as undo:
+
+    def alone(call: Any) -> Any:
+        """What a call of a kernel gives out, if it gives each token what others hold."""
+        mixes = call.query.shape[2] == call.key.shape[2]
+        return torch.zeros_like(call.output) if mixes else call.output
+
+    with watch_kernels(alone), ExitStack() as undo:
         for one in trainable:
             undo.callback(one.requires_grad_)
             one.requires_grad = False
@@ -328,7 +337,7 @@ def without_mixing(model: Any) -> Iterator[None]:
             if "Attention" in name and not any(
                 "Attention" in type(other).__name__ for other in part.children()
             ):
-                undo.callback(part.register_forward_hook(_nothing).remove)
+                undo.callback(part.register_forward_hook(_nothing, with_kwargs=True).remove)
             elif isinstance(part, convolutions) and any(
                 size > step for size, step in zip(part.kernel_size, part.stride, strict=True)
             ):
@@ -338,8 +347,14 @@ def without_mixing(model: Any) -> Iterator[None]:
         yield
 
 
-def _nothing(_: Any, __: Any, output: Any) -> Any:
-    """An attention layer's output as it would be if nothing were attended to."""
+def _nothing(_: Any, given: tuple[Any, ...], named: Mapping[str, Any], output: Any) -> Any:
+    """An attention layer's output as it would be if nothing were attended to.
+
+    Where queries and keys are of two sides, as in pooling by attention, it makes the tokens.
+    """
+    sides = {one.shape[1] for one in (*given, *named.values()) if getattr(one, "ndim", 0) == 3}
+    if len(sides) > 1:
+        return output
     if isinstance(output, tuple):
         return output[0] * 0, *output[1:]
     return output * 0

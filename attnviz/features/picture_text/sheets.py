@@ -35,7 +35,8 @@ def grids_of(where: Cells, sizes: Sequence[tuple[int, int]]) -> list[Grid] | Non
     grids = []
     for first, last in dict.fromkeys(zip(where.first.tolist(), where.last.tolist(), strict=True)):
         here = np.flatnonzero((where.first == first) & (where.last == last))
-        for own in _by_size(where, here):
+        whole = _grid(where, here, sizes[first])  # cells at an edge may be smaller
+        for own in [here] if whole else _by_size(where, here):
             for layer in _layers(where, own):
                 grid = _grid(where, layer, sizes[first])
                 if grid is None:

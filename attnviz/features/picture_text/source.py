@@ -45,7 +45,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
     tokenizer_errors,
 )
 from attnviz.models.hugging_face.load import checkpoint, devices, imports, loading
-from attnviz.models.hugging_face.loaded_model import placed_inputs
+from attnviz.models.hugging_face.loaded_model import input_names, placed_inputs
 
 ONE_PICTURE = (
     "blip-2",
@@ -117,7 +117,12 @@ class PictureTextModel(Source):
             if self.max_new_tokens is not None:
                 reading = self.write(reading)
             text, tokens = self._words(reading, int(places[-1]) + 1)
-            captures = self._capture(reading, sheets, tokens)
+            every = self._capture(reading, sheets, tokens)
+        captures = [item for item in every if item.layout is None]
+        others = ", ".join(dict.fromkeys(item.stream for item in every if item.layout is not None))
+        if others:  # Inkling 2 attends over depth too
+            left = (f"attention of the stream {others} is left out: its keys are no tokens",)
+            reading = replace(reading, notes=(*reading.notes, *left))
         maps = self._maps(captures, reading, sheets, places, tokens)
         shapes = {sheet.name: " × ".join(map(str, sheet.cells.shape)) for sheet in sheets}
         patches = shapes.values() if len(shapes) == 1 else map(" ".join, shapes.items())
@@ -216,6 +221,9 @@ class PictureTextModel(Source):
             pictures = {"videos": [frames], "do_sample_frames": False}  # what is given is read
             if getattr(self.processor, "video_processor", None) is None:
                 raise ModelError(f"the video processor of '{self.name}' needs torchvision")
+        kinds = "mm_token_type_ids"  # some processors give them only where they are asked for
+        if kinds in input_names(self.model):
+            pictures[f"return_{kinds}"] = True
         with devices.library_errors(f"the processor of '{self.name}' fails"):
             inputs = self.processor(text=prompt, **pictures, return_tensors="pt")
         inputs.pop("labels", None)

@@ -111,10 +111,11 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
         # Implied weights may be signed, and larger than 1.
         strength = np.minimum(np.abs(weights), 1)
         rows, columns = np.nonzero(strength >= FAINTEST)
-        ends = np.stack([parts[-1][rows], parts[-2][columns]], axis=1)
-        colors = [(*ink(OUTPUT), float(weight)) for weight in strength[rows, columns]]
-        axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
-        words += "\na line is as dark as its weight"
+        if rows.size:  # a mask may leave no weight
+            ends = np.stack([parts[-1][rows], parts[-2][columns]], axis=1)
+            colors = [(*ink(OUTPUT), float(weight)) for weight in strength[rows, columns]]
+            axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
+            words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
         own = {"color": ink(cloud.color), "marker": cloud.marker, "label": cloud.name, "s": 26}
         axes.scatter(*part.T, **own, depthshade=False, edgecolors="white", linewidths=0.5)

@@ -9,7 +9,12 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from attnviz.core.errors import ModelError
-from attnviz.features.picture_text.probe import Cells, find_owners, find_points
+from attnviz.features.picture_text.probe import (
+    Cells,
+    find_owners,
+    find_points,
+    without_mixing,
+)
 from attnviz.features.picture_text.sheets import grids_of
 from attnviz.features.picture_text.source import load_picture_text_model
 from tests.features.picture_text.tiny_pictures import SQUARE, qwen3_vl
@@ -104,6 +109,25 @@ def test_cells_make_grids_with_boxes_or_none():
     assert [one.cells.tolist() for one in twice] == [[[0, 1]], [[2, 3]]]
     assert twice[0].box == (0, 0, 20, 10)
     assert grids_of(cells([5, 15, 5], [5, 5, 15], 10), [(20, 20)]) is None
+    smaller = cells([5, 15, 21, 5, 15, 21], [5, 5, 5, 15, 15, 15], 10)
+    smaller.width[[2, 5]] = 2  # where the picture ends within a cell
+    (grid,) = grids_of(smaller, [(22, 20)])
+    assert grid.cells.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_pooling_by_attention_has_places_and_attention_of_tokens_to_each_other_gives_nothing():
+    class SomeAttention(torch.nn.Module):
+        def forward(self, queries, keys=None):
+            return queries.new_ones(queries.shape)
+
+    part = SomeAttention()
+    model = torch.nn.Sequential(part)
+    one, four = torch.zeros(2, 1, 3), torch.zeros(2, 4, 3)
+    with without_mixing(model):
+        assert part(one, keys=four).eq(1).all()
+        assert part(four, keys=four).eq(0).all()
+        assert part(four).eq(0).all()
+    assert part(four).eq(1).all()
 
 
 @pytest.mark.slow

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,10 @@ def test_few_points_of_many_features_are_placed_too(count):
     placed, _ = project_to_3d(np.arange(5.0 * count).reshape(count, 5))
     assert placed.shape == (count, 3)
     assert np.isfinite(placed).all()
+
+
+def test_a_mask_that_hides_all_leaves_points_without_lines():
+    hidden = replace(worked_example(), mask=np.zeros((3, 3), bool))
+    axes = scatter(arithmetic(hidden)).axes[1]
+    assert [part.get_label() for part in axes.collections] == ["value", "output"]
+    assert "as dark as its weight" not in axes.get_title()
