@@ -164,7 +164,11 @@ CROSSED = {
            for ratio, k in (("long", 7), ("mid", 5), ("short", 3))},
     },
 }  # fmt: skip
-ALL_STAGES = {"model_type": "pp_lcnet_v4", "out_features": ["stage1", *LEVELS]}
+ALL_STAGES = {
+    "model_type": "pp_lcnet_v4", "out_features": ["stage1", *LEVELS], "stem_channels": [3, 8, 16],
+    "block_configs": [[[3, 16, 16, 1, True]], [[3, 16, 32, 2, False]], [[3, 32, 48, 2, False]],
+                      [[3, 48, 64, 2, False]]],
+}  # fmt: skip
 
 
 def alike(names: str, values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -205,12 +209,16 @@ SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
         VIT | {"patch_size": 8, "insert_layer_id": 1, "image_size": 128},
     ),
     **alike("muse_glimmer_vision muse_spark_vision", MUSE),
-    **alike("efficientloftr pp_ocrv5_mobile_det slanet uvdoc", {}),
+    **alike("efficientloftr pp_ocrv5_mobile_det slanet", {}),
     **alike("pp_ocrv5_mobile_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", LINE),
+    "uvdoc": {
+        "backbone_config": {"model_type": "uvdoc_backbone",
+                            "out_features": [f"stage{one}" for one in range(1, 7)]},
+    },
     "pp_ocrv5_server_det": CROSSED,
     "pp_ocrv6_medium_det": CROSSED | {"backbone_config": ALL_STAGES},
     "pp_ocrv6_small_det": {
-        "backbone_config": ALL_STAGES, "layer_list_out_channels": [96, 96, 192, 384],
+        "backbone_config": ALL_STAGES, "layer_list_out_channels": [16, 32, 48, 64],
     },
     "sam": SAM,
     "sam_hq": SAM | {"mask_decoder_config": MASKS | {"vit_dim": 32}},

@@ -117,11 +117,15 @@ def nudge(model: Any) -> None:
                 weights.mul_(1 + 6e-8 * torch.randn_like(weights))
 
 
-PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum", "mul", "__mul__")
+PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
+FACTORS = ("mul", "__mul__")
 
 
 class Softmaxes(TorchFunctionMode):
-    """Counts fused kernels, and products of what a softmax over the last of three axes gave."""
+    """Counts fused kernels, and products of matrices with what a softmax gave.
+
+    What a softmax over the last of three axes gave may be a factor of each element too.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,18 +140,20 @@ class Softmaxes(TorchFunctionMode):
         soft = "softmax" in name or name == "logsumexp"
         flat = (one for arg in args for one in (arg if isinstance(arg, list | tuple) else (arg,)))
         given = [one for one in flat if torch.is_tensor(one)]
-        weights = any(getattr(one, "_weights", False) for one in given)
-        if fused or (weights and name in PRODUCTS):
+        weights = max((getattr(one, "_weights", 0) for one in given), default=0)
+        if fused or (weights and name in PRODUCTS) or (weights > 1 and name in FACTORS):
             self.count += 1
         elif torch.is_tensor(made):
-            made._weights = weights or (soft and _over_tokens(given[0], args, kwargs or {}))
+            made._weights = weights or (_softness(given[0], args, kwargs or {}) if soft else 0)
         return made
 
 
-def _over_tokens(scores: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a softmax runs over the last of three axes, and over more than one number."""
+def _softness(scores: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """2: a softmax over the last of three axes; 1: over another; 0: over one number, or of two."""
     axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
-    return scores.ndim > 2 and scores.shape[-1] > 1 and axis in (-1, scores.ndim - 1)
+    if scores.ndim < 3 or scores.shape[axis] < 2:
+        return 0
+    return 2 if axis in (-1, scores.ndim - 1) else 1
 
 
 def attends(model: Any, door: Door) -> bool:

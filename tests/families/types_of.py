@@ -73,7 +73,8 @@ def find_type(name: str) -> ModelType:
         kind = kind_of(plain[0], config)
         if any(_class_in(_tables()[f"MODEL_FOR_{one}_MAPPING"], config) for one in SPOKEN):
             kind = "audio"  # a speaker
-        if kind == "audio" and needed_inputs(plain[0]) & HALVES:
+        needs = needed_inputs(plain[0])
+        if needs & HALVES and "grid_thw" not in needs:  # else a tower of packed patches
             kind = "other"  # a half of a codec
         for table in HEADS.get(kind, ()):
             if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):

@@ -35,7 +35,7 @@ from attnviz.models.hugging_face.capture.kernel import layer_names, stream_of
 from attnviz.models.hugging_face.capture.region import TokenBlocks, each_token
 from attnviz.models.hugging_face.load import devices, imports
 from attnviz.models.hugging_face.load.loading import LoadedParts
-from attnviz.models.hugging_face.loaded_model import placed_inputs
+from attnviz.models.hugging_face.loaded_model import input_names, placed_inputs
 
 ALL = "all"  # the name of every cell
 OBJECTS = "objects"  # the side of queries for objects
@@ -45,6 +45,7 @@ SAMPLED = (
     "attention of {} samples points and has no weights over all cells of the picture: it is left "
     "out"
 )
+FILM = "pixel_values_videos"  # what models of films call their input
 STRIDES = (4, 8, 16, 32, 64, 14, 28)  # pixels along the side of a cell, likely ones first
 
 
@@ -143,11 +144,14 @@ class Detector(Source):
             batch = self.processor(picture.image, return_tensors="pt", **options)
         tensors = {name: batch[name] for name in ("pixel_values", "pixel_mask") if name in batch}
         inputs: dict[str, Any] = placed_inputs(self.model, tensors)
+        if FILM in input_names(self.model):  # a picture is a film of one frame
+            values = inputs.pop("pixel_values")
+            inputs = {FILM: values if values.ndim == 5 else values[:, None]}
         return inputs
 
     def _sizes(self, inputs: dict[str, Any]) -> _Sizes:
         config = self.model.config
-        height, width = map(int, inputs["pixel_values"].shape[-2:])
+        height, width = map(int, _pixels_in(inputs).shape[-2:])
         last = hasattr(config, "num_detection_tokens")
         patch = getattr(config, "patch_size", None) if _is_plain(config) else None
         side = None if patch is None else pictures.pair(patch)
@@ -239,7 +243,7 @@ class Detector(Source):
         self, item: AttentionMap, inputs: dict[str, Any], picture: Picture
     ) -> tuple[float, float, float, float]:
         """The part of the picture that cells cover, which may end beyond it, in its pixels."""
-        values, mask = inputs["pixel_values"], inputs.get("pixel_mask")
+        values, mask = _pixels_in(inputs), inputs.get("pixel_mask")
         sides = [int(side) for side in values.shape[-2:]]
         own_sides = sides if mask is None else [int(mask[0].any(1 - axis).sum()) for axis in (0, 1)]
         grid, sizes = patch_grid(item.key_tokens), self._sizes(inputs)
@@ -283,6 +287,10 @@ def _corners(place: Sequence[float], size: tuple[int, int]) -> tuple[float, floa
         (across + wide / 2) * width,
         (down + high / 2) * height,
     )
+
+
+def _pixels_in(inputs: dict[str, Any]) -> Any:
+    return inputs[FILM] if FILM in inputs else inputs["pixel_values"]
 
 
 def _kind_of_path(path: str, sizes: _Sizes) -> str:

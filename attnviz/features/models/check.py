@@ -20,6 +20,7 @@ from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
 from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import load_extractor
+from attnviz.features.detection.detector import queries_of
 from attnviz.features.experiments import kernel, outputs, texts
 from attnviz.features.lenses.ask import apply_lens, likeliest_choices
 from attnviz.features.models.shrink import SmallCopy
@@ -97,7 +98,8 @@ def try_model(request: outputs.ExperimentRequest) -> Trial:
         next(iter(experiment().run([change])))
 
     eager = any(item.route == EAGER_ROUTE for item in captures)
-    lenses = tuple(lens for lens in registry.LENSES if _succeeds(look, lens))
+    choices = () if queries_of(request.model.config) else registry.LENSES  # objects: weights alone
+    lenses = tuple(lens for lens in choices if _succeeds(look, lens))
     route = "eager" if eager else "probe"
     return Trial(
         route, streams, lenses, _succeeds(switch_off), _succeeds(lambda: _split(writers()))

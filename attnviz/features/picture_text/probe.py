@@ -347,12 +347,12 @@ def without_mixing(model: Any) -> Iterator[None]:
         yield
 
 
-def _nothing(_: Any, given: tuple[Any, ...], named: Mapping[str, Any], output: Any) -> Any:
+def _nothing(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
     """An attention layer's output as it would be if nothing were attended to.
 
     Where queries and keys are of two sides, as in pooling by attention, it makes the tokens.
     """
-    sides = {one.shape[1] for one in (*given, *named.values()) if getattr(one, "ndim", 0) == 3}
+    sides = {one.shape[1] for one in (*args, *kwargs.values()) if getattr(one, "ndim", 0) == 3}
     if len(sides) > 1:
         return output
     if isinstance(output, tuple):

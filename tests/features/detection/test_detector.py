@@ -23,6 +23,8 @@ def look(kind, patch=None):
     source = load_picture_model(InMemoryModel(model, reader))
     found = attend_query(source, Query("", kind="picture", picture=Picture(image, patch=patch)))
     inputs = reader(image, return_tensors="pt")
+    if kind == "videomt":  # a film of one frame
+        return found, model, {"pixel_values_videos": inputs["pixel_values"][:, None]}
     return found, model, {"pixel_values": inputs["pixel_values"]}
 
 
@@ -107,7 +109,7 @@ def test_decoders_of_masks_have_the_weights_that_their_modules_give(kind):
     assert any("inside the backbone" in note for note in found.provenance.notes)
 
 
-@pytest.mark.parametrize("kind", ["yolos", "eomt"])
+@pytest.mark.parametrize("kind", ["yolos", "eomt", "videomt"])
 def test_queries_among_patches_are_rows_and_patches_the_last_keys(kind):
     found, model, inputs = look(kind)
     layers = [

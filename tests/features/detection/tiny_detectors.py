@@ -85,6 +85,11 @@ MODELS = {
         lambda: VIT | {"image_size": 64, "num_blocks": 1, "num_queries": 5,
                        "num_upscale_blocks": 1},
     ),
+    "videomt": (
+        "VideomtForUniversalSegmentation",
+        lambda: VIT | {"image_size": 64, "num_blocks": 1, "num_queries": 5,
+                       "num_upscale_blocks": 1},
+    ),
 }  # fmt: skip
 
 
@@ -103,5 +108,5 @@ def model_of(kind: str) -> Any:
 
 def processor(kind: str = "detr") -> Any:
     """Pictures of 64 × 96 pixels, or square ones where a model reads no others."""
-    width = 64 if kind == "eomt" else 96
+    width = 64 if kind in ("eomt", "videomt") else 96
     return DetrImageProcessorPil(size={"height": 64, "width": width})
