@@ -185,7 +185,7 @@ def draw_item(item: reports.Item, picture: str, look: Look) -> Figure:
     with drawing(look, notes, picture):
         if picture in item.figures:
             return item.figures[picture]()
-        if isinstance(data, reports.Data):
+        if isinstance(data, reports.Data) or picture not in PICTURES:
             raise UsageError(f"this result has no picture '{picture}': leave it out")
         return draw(data, picture, item.views)
 
