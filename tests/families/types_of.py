@@ -87,7 +87,7 @@ def find_type(name: str) -> ModelType:
 PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
 SOUNDS = ("input_features", "input_values")
 HALVES = {"latents", "hidden_states"}
-OBJECTS = ("visual_feats", "visual_embeds", "image_patches", "bbox", "image")
+OBJECTS = ("image_pixel_values", "visual_feats", "visual_embeds", "image_patches", "bbox", "image")
 READS = ("image", "picture-text"), ("video", "video"), ("audio", "audio")
 """The kinds of what reads texts and more, by the first modality that it names."""
 USUAL = {"input_ids", "attention_mask", "decoder_input_ids"}
