@@ -65,12 +65,12 @@ def try_model(request: outputs.ExperimentRequest) -> Trial:
     encoding, part = request.encoding, request.encoding.part
     try:
         if vision_model.window_layers(request.model):
-            vision_model.window_maps(
-                request.model, request.model.config.model_type, dict(request.inputs), None
-            )
+            _trace(request)
             return Trial("probe", ("self",))
         captures = capture(part, request.inputs, encoding.sides, with_mixers=True)
     except AttnvizError as error:
+        if "pixel_values" in request.inputs and _succeeds(_trace, request):
+            return Trial("probe", ("self",))
         return Trial("refused", reason=str(error))
     attention = encoding.build_attention(captures)
     streams = tuple(dict.fromkeys(item.stream for item in attention.maps))
@@ -106,13 +106,19 @@ def try_model(request: outputs.ExperimentRequest) -> Trial:
     )
 
 
+def _trace(request: outputs.ExperimentRequest) -> None:
+    """Follow the patches of a picture through windows, and keys of a coarser grid."""
+    model = request.model
+    vision_model.window_maps(model, model.config.model_type, dict(request.inputs), None)
+
+
 def _split(text: WrittenText) -> None:
     """Split the scores of one head of each map by writer."""
     for item in text.attention.maps:
         explain_head(text, HeadAt(item.stream, item.layers[-1], 0))
 
 
-def _succeeds(run: Callable[..., None], *args: str) -> bool:
+def _succeeds(run: Callable[..., None], *args: Any) -> bool:
     try:
         run(*args)
     except AttnvizError:
