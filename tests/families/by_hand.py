@@ -33,8 +33,15 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     "deepseek_v2": {"topk_group": 1, "n_group": 1, "num_experts_per_tok": 2},
     **{name: {"vision_config": {}} for name in ("embedding_gemma2", "gemma4", "gemma4_unified")},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "qwen2_5_omni": {"enable_audio_output": False, "thinker_config": {"vision_start_token_id": 1}},
+    "qwen3_omni_moe": {
+        "enable_audio_output": False,
+        "thinker_config": {"vision_start_token_id": 1},
+    },
     "qwen2_5_omni_thinker": {"vision_start_token_id": 1, "vision_end_token_id": 2},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 1, "vision_end_token_id": 2},
+    "moonshine_streaming": {"num_key_value_heads": 8},
+    "voxtral": {"audio_token_id": 24},
     "t5gemma2_encoder": {"text_config": {"dropout_rate": 0.0}},
     "glm4v_moe_text": {"head_dim": 128},
     "hunyuan_v1_dense": {"head_dim": 128},
@@ -45,6 +52,7 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
 AFTER: dict[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [3, 3, 2]}}},
     "gemma4_unified": {"vision_config": {"hidden_size": 3840}},
+    "clap": {"audio_config": {"hidden_size": 128}},
     "llama4": {"vision_config": {"intermediate_size": 256}},
     "muse_glimmer": {"out_hidden_size": 256},
     "muse_spark": {"out_hidden_size": 256},
@@ -52,8 +60,11 @@ AFTER: dict[str, Mapping[str, Any]] = {
 }
 """By type: values that its small configuration must have."""
 
-PROCESSORS: dict[str, Mapping[str, Any]] = {"aria": {"max_image_size": 490}}
-"""By type: values of the part of its processor that reads pictures."""
+PROCESSORS: dict[str, Mapping[str, Any]] = {
+    "aria": {"max_image_size": 490},
+    "clap": {"truncation": "rand_trunc"},
+}
+"""By type: values of the part of its processor that reads pictures or sounds."""
 
 READS_WITH = {"wav2vec2-bert": "SeamlessM4TFeatureExtractor"}
 """By type: what its checkpoints read sounds with, where transformers' table names another."""

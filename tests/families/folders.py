@@ -202,6 +202,8 @@ def first_values(name: str) -> Iterator[dict[str, Any]]:
 def save(copy: Copy, reader: Reader, folder: Path) -> None:
     """Save a copy with the files of its processor."""
     copy.model.save_pretrained(folder)
+    if hasattr(copy.model, "speaker_map"):  # its voices stand in a file of their own
+        torch.save(copy.model.speaker_map, folder / "spk_dict.pt")
     if reader.tokenizer is not None or not needs_words(copy.model):
         reader.made.save_pretrained(folder)
     else:

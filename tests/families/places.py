@@ -164,7 +164,10 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
     read = _read(reader, model, mark)
     if reader.alone:
         return inputs_of_part(model, read)
-    inputs = taken_by(model, {name: value for name, value in read.items() if name != "labels"})
+    inputs = taken_by(
+        getattr(model, "thinker", model),
+        {name: value for name, value in read.items() if name != "labels"},
+    )
     if not inputs and len(read):
         first = next(iter(read.values()))
         inputs = {model.main_input_name: first}
@@ -203,7 +206,7 @@ def _read(reader: Reader, model: Any, mark: str) -> Any:
         return read_sight(reader, model)
     masks = [name for name in names if MASK.fullmatch(name)]
     more = {"return_attention_mask": True} if masks else {}
-    read = reader.part(sound_of(rate), sampling_rate=rate, return_tensors="pt", **more)
+    read = reader.part([sound_of(rate)], sampling_rate=rate, return_tensors="pt", **more)
     if "attention_mask" in read:
         read.update({name: read["attention_mask"] for name in masks if name not in read})
     return read
@@ -211,4 +214,4 @@ def _read(reader: Reader, model: Any, mark: str) -> Any:
 
 def takes(model: Any) -> set[str]:
     """The inputs that a model takes by name."""
-    return {*inspect.signature(model.forward).parameters}
+    return {*inspect.signature(getattr(model, "thinker", model).forward).parameters}

@@ -23,6 +23,7 @@ SIZES: list[tuple[str, int | Callable[[int], int]]] = [
     (r"(moe|shared_expert|.*expert.*)_intermediate_size|expert_.*(size|dim)", 32),
     (r".*intermediate_(size|dim)|.*ffn_dim|.*_?mlp_dim|d_ff|ffn_hidden_size|.*linear_units", INNER),
     (r"linear_num_key_heads", FEWER),
+    (r"(mamba_)?n_groups", lambda many: min(many, FEWER)),
     (r"(.*_)?(num_)?((attention|value)_)?heads?|.*_n_heads?|n_heads?", HEADS),
     (r"(.*_)?(head_dim|d_head|d_kv|dim_head)", HEAD),
     (r"(.*_)?hidden_size(s)?|(.*_)?(d_model|embed_dim|n_embd|hidden_dim|projection_dim)", WIDTH),

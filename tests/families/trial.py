@@ -37,7 +37,7 @@ def _try(name: str) -> rows.Row:
         return rows.Row(name, "part", "part", attention=False)
     door = DOORS.get(kind.kind)
     if door is None:
-        return rows.Row(name, kind.kind, "not tried", attention=True)
+        return rows.Row(name, kind.kind, "not tried", attention=True, reason=kind.reason)
     try:
         copy = door.make(name) if door.make else make_copy(kind, door.example)
         attention = attends(copy.model, door)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ HEADS = {
 }
 """By kind: the tables of classes that are asked before that of plain models."""
 SPOKEN = ("TEXT_TO_SPECTROGRAM", "TEXT_TO_WAVEFORM", "SPEECH_SEQ_2_SEQ")
+HEARD = ("SPEECH_SEQ_2_SEQ", "MULTIMODAL_LM", "CTC", "AUDIO_CLASSIFICATION")
+"""Tables of classes that make sound, and of those that a sound is given to."""
 KINDS = ("text", "pair", "picture", "picture-text", "audio", "video", "other", "part")
 
 
@@ -29,7 +32,7 @@ class ModelType:
     name: str
     kind: str  # one of KINDS; "part": it has no class of its own
     made_by: Any = None  # the class of transformers
-    reason: str = ""  # why the class cannot be had
+    reason: str = ""  # why the class cannot be had, or what else it reads
 
 
 def all_types() -> list[str]:
@@ -71,17 +74,60 @@ def find_type(name: str) -> ModelType:
         if not plain:
             return ModelType(name, "part")
         kind = kind_of(plain[0], config)
-        if any(_class_in(_tables()[f"MODEL_FOR_{one}_MAPPING"], config) for one in SPOKEN):
-            kind = "audio"  # a speaker
+        if named_in(SPOKEN, config) or (kind == "audio" and writes_from_text(plain[0])):
+            if not hears(plain[0], config):
+                return ModelType(name, "other", plain[0], "it makes sound and hears no recording")
+            kind = "audio"
         needs = needed_inputs(plain[0])
         if needs & HALVES and "grid_thw" not in needs:  # else a tower of packed patches
-            kind = "other"  # a half of a codec
+            return ModelType(name, "other", plain[0], "it is a half of a codec")
+        if kind == "other":
+            return ModelType(name, kind, plain[0], asked_by(plain[0]))
         for table in HEADS.get(kind, ()):
             if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):
                 return ModelType(name, kind, found)
         return ModelType(name, kind, plain[0])
     except (ImportError, ValueError, AttributeError) as error:
-        return ModelType(name, "other", reason=" ".join(str(error).split()))
+        said = NEEDS.match(str(error).strip())
+        reason = f"its {said[1]} needs {said[2]}" if said else "transformers has no class for it"
+        return ModelType(name, "other", reason=reason)
+
+
+NEEDS = re.compile(r"(\w+) requires the (\w+) library")
+
+
+def named_in(tables: tuple[str, ...], config: Any) -> bool:
+    """Whether one of these tables has a class of a configuration."""
+    return any(_class_in(_tables()[f"MODEL_FOR_{one}_MAPPING"], config) for one in tables)
+
+
+def hears(made_by: Any, config: Any) -> bool:
+    """Whether a sound is given to a class, and not as the sample of a voice alone."""
+    named = made_by.input_modalities
+    sounds = {*SOUNDS} & {*_inputs(made_by)} or "audio" in (
+        [named] if isinstance(named, str) else named
+    )
+    return bool(sounds) and named_in(HEARD, config)
+
+
+def writes_from_text(made_by: Any) -> bool:
+    """Whether a class writes, and names texts alone as what it reads."""
+    from transformers import GenerationMixin
+
+    text = made_by.main_input_name == "input_ids" and made_by.input_modalities in (
+        "text",
+        ("text",),
+    )
+    return bool(text and issubclass(made_by, GenerationMixin))
+
+
+def asked_by(made_by: Any) -> str:
+    """What a class reads that is no text, picture, film or sound by itself."""
+    takes, main = _inputs(made_by), made_by.main_input_name
+    needs = needed_inputs(made_by) - USUAL or {main if main in takes else takes[1]}
+    if needs <= USUAL:
+        return "it reads the states of another model"
+    return f"it asks for {', '.join(sorted(needs))}"
 
 
 PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
@@ -133,6 +179,8 @@ def part_that_runs(model: Any, inputs: Mapping[str, Any]) -> Any:
     """A model, or where it asks for more than these inputs its first part for pictures."""
     from attnviz.features.vision.vision_model import readers_of
 
+    if (thinker := getattr(model, "thinker", None)) is not None:
+        return thinker  # which hears, and writes what another part speaks
     parts = (part for _, part in readers_of(model)) if asks_more(model, inputs) else ()
     return next((part for part in parts if not asks_more(part, inputs)), model)
 

@@ -43,6 +43,8 @@ from attnviz.models.hugging_face.loaded_model import (
 )
 
 SIDE = "recording"  # the side of keys, and of an encoder's queries
+SOUNDS = ("input_features", "input_values", "inputs")
+"""Names under which a model takes a recording."""
 MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
 Heads = list[tuple[int, int]]  # layers and heads by number
 
@@ -127,7 +129,9 @@ class AudioModel(LoadedModel):
         masks = [name for name in names if MASK.fullmatch(name)]
         options = {"return_attention_mask": True} if masks else {}
         with devices.library_errors("the feature extractor in the model's folder fails"):
-            rows = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt", **options)
+            rows = self.extractor(
+                [samples], sampling_rate=self.rate, return_tensors="pt", **options
+            )
             every = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
         inputs = {name: row for name, row in every.items() if name in names and row is not None}
         if masks and "attention_mask" not in inspect.signature(self.model.forward).parameters:
@@ -351,8 +355,8 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
         return load_extractor(folder, name), tokenizer
 
     parts = loading.load_parts(name, terms, load_reader, speech_class)
-    model, reader = parts.model, parts.reader
-    if model.main_input_name not in ("input_features", "input_values", "inputs"):
+    (path, model), reader = hearing_part(parts.model), parts.reader
+    if model.main_input_name not in SOUNDS:
         raise ModelError(
             f"'{name}' ({model.config.model_type}) hears no recordings: it asks for "
             f"'{model.main_input_name}'"
@@ -365,6 +369,7 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
     limit = getattr(model.config, "max_target_positions", None)
     if tokenizer and family.parts_of(model.config) != [model.config]:
         limit = family.reading_limit(model, tokenizer)
+    notes = [f"of two towers the one for recordings is read: {path}"] if path else []
     return AudioModel(
         name=str(name),
         model=model,
@@ -372,10 +377,19 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
         extractor=extractor,
         family=family.family_of(model),
         limit=limit,
-        provenance=parts.provenance,
+        provenance=replace(parts.provenance, notes=(*parts.provenance.notes, *notes)),
         can_generate=model.can_generate(),
         task=parts.task,
     )
+
+
+def hearing_part(model: Any) -> tuple[str, Any]:
+    """A model, or of two towers the one for recordings, with its path."""
+    if model.main_input_name not in SOUNDS and not model.can_generate():
+        for path, part in model.named_modules():
+            if getattr(part, "main_input_name", "") in SOUNDS:
+                return path, part
+    return "", model
 
 
 def speech_class(config: Any) -> Any:

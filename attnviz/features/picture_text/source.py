@@ -270,7 +270,7 @@ class PictureTextModel(Source):
         self, reading: Reading, sheets: Sequence[Sheet], tokens: Sequence[Token]
     ) -> list[Captured]:
         """The tokens' rows in every layer; where a family has them, those of its queries too."""
-        config, length = self.model.config, len(reading.ids)
+        config, length, inputs = self.model.config, len(reading.ids), reading.inputs
         behind, stream = max(len(reading.new) - 1, 0), "self"
         sides = {stream: (length + behind, length + behind)}
         if (words := reading.inputs.get("decoder_input_ids")) is not None:
@@ -279,6 +279,11 @@ class PictureTextModel(Source):
         elif config.is_encoder_decoder:
             stream = "encoder"
             sides = {stream: (length, length)}
+            if "decoder_input_ids" in input_names(self.model):  # the decoder runs, and is not read
+                import torch
+
+                first = torch.tensor([[start_token(self.model)]], device=self.model.device)
+                inputs = {**inputs, "decoder_input_ids": first}
         last = sides[stream][0]
         grids = {
             stream: PooledGrid(TokenBlocks(last - len(tokens), last), each_token(sides[stream][1]))
@@ -287,7 +292,7 @@ class PictureTextModel(Source):
             keys = sheets[0].cells.size + len(sheets[0].placeless)
             sides["cross"] = (int(config.num_query_tokens), keys)
             grids["cross"] = PooledGrid(*map(each_token, sides["cross"]))
-        return capture(self.model, reading.inputs, sides, grids=grids)
+        return capture(self.model, inputs, sides, grids=grids)
 
     def _maps(
         self,

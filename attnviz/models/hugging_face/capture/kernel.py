@@ -119,7 +119,7 @@ TOWERS = {
     "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img)"),
     "audio": re.compile(r"(^|\.)(audio|speech|sound)"),
     "text": re.compile(r"(^|\.)text"),
-    "queries": re.compile(r"(^|\.)(qformer|perceiver|resampler)"),
+    "queries": re.compile(r"(^|\.)(qformer|perceiver|resampler|multi_modal_projector)"),
 }
 """Names of the parts of a model with several kinds of input; each part is a stream."""
 

@@ -4,6 +4,7 @@ Loading refuses where transformers would invent something (an empty tokenizer, r
 ask on the terminal whether to run code.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr
@@ -349,9 +350,15 @@ def _load_weights(
     Some checkpoints' weights get their names of today only where the class that the configuration
     names loads them: its inner model is taken then.
     """
+    from transformers import PreTrainedModel
+
     facts = {"local_files_only": True, "output_loading_info": True, **more}
-    model, report = kind.from_pretrained(folder, config=config, **facts)
     own = _own_class(config)
+    if hasattr(own, "load_speakers"):  # its loader reads voices too, and cannot give a report
+        load = inspect.getattr_static(PreTrainedModel, "from_pretrained").__func__
+        loaded: tuple[Any, Mapping[str, Any]] = load(own, folder, config=config, **facts)
+        return loaded
+    model, report = kind.from_pretrained(folder, config=config, **facts)
     if _lacking(report) and own is not None and type(model) is not own:
         whole, whole_report = own.from_pretrained(folder, config=config, **facts)
         if not _lacking(whole_report):
