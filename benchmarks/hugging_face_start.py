@@ -135,8 +135,11 @@ def main(turns: int, dinov2: Path | None) -> None:
     with tempfile.TemporaryDirectory() as place:
         for name, folder, *programs in cases(Path(place), dinov2):
             given = str(PICTURE) if programs[0] == SEEN else TEXT
-            words = str(folder), given, f"{place}/picture.png"
-            rounds = [[measure(code, *words) for code in programs] for _ in range(turns + 1)]
+            # A picture each: attnviz replaces none that another program drew.
+            words = [
+                (code, str(folder), given, f"{place}/{n}.png") for n, code in enumerate(programs)
+            ]
+            rounds = [[measure(*each) for each in words] for _ in range(turns + 1)]
             hand, ours = np.median(rounds[1:], axis=0)
             file = (folder / "model.safetensors").stat().st_size / 2**20
             print(

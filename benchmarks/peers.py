@@ -86,19 +86,10 @@ found.save("answer.json")
 """,
     },
 }
-"""A command, or a script, by the question and the tool. TEXT stands for the sentence."""
-REASONS = {
-    ("bertviz", "weights of every head, saved"): "takes weights",
-    ("bertviz", "each head switched off"): "no",
-    ("bertviz", "tokens that decide the next one"): "no",
-    ("transformer-lens", "page of every head"): "by circuitsvis",
-    ("transformer-lens", "tokens that decide the next one"): "no",
-    ("interpkit", "each head switched off"): "modules only",
-    ("inseq", "weights of every head, saved"): "sums only",
-    ("inseq", "page of every head"): "no",
-    ("inseq", "each head switched off"): "no",
-}
-"""What a tool has instead, where it has no function for the question."""
+"""A command, or a script, by the question and the tool; none: not asked, or no function found.
+
+TEXT stands for the sentence.
+"""
 
 
 def make_model(folder: Path) -> None:
@@ -172,7 +163,7 @@ def main(words: list[str]) -> None:
         make_model(folder / "model")
         for question, scripts in COMMANDS.items():
             times: dict[str, list[float]] = {tool: [] for tool in scripts if tool in pythons}
-            cells = {tool: REASONS.get((tool, question), "no") for tool in pythons}
+            cells = dict.fromkeys(pythons, "–")
             page = folder / "page.html"
             for _ in range(TURNS):
                 for tool, own in times.items():

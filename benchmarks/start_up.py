@@ -99,7 +99,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         a, b = f"{folder}/a.png", f"{folder}/b.png"
         pictures = [*ATTNVIZ, "self", TEXT, "--model", model, "--heatmap", a, "--grid", b]
-        by_hand = [sys.executable, "-c", HAND_WRITTEN, model, TEXT, a]
+        by_hand = [sys.executable, "-c", HAND_WRITTEN, model, TEXT, f"{folder}/hand.png"]
         report("self --model MINILM, two pictures / by hand", pictures, by_hand, 0.65, runs=5)
         numbers = [*ATTNVIZ, "self", TEXT, "--model", model, "-f", "json"]
         script = [sys.executable, "-c", NUMBERS, model, TEXT]

@@ -98,6 +98,8 @@ def read_picture_text(copy: Copy, folder: Path) -> Reading:
         inputs, cells = _sequence(folder)
         return Reading(shown, inputs, cells=cells)
     except AttnvizError as error:
+        if not hasattr(copy.model, "get_text_features"):  # text and picture are in one sequence
+            raise
         try:
             return Reading(attnviz.image(picture_of(), **options), {})
         except Exception:  # the text's reason says more
