@@ -52,6 +52,8 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
 AFTER: dict[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [3, 3, 2]}}},
     "gemma4_unified": {"vision_config": {"hidden_size": 3840}},
+    **{name: {"quantization_dim": 128} for name in ("neucodec", "xcodec2")},
+    "xcodec": {"codebook_dim": 128},
     "clap": {"audio_config": {"hidden_size": 128}},
     "llama4": {"vision_config": {"intermediate_size": 256}},
     "muse_glimmer": {"out_hidden_size": 256},

@@ -96,9 +96,19 @@ def class_in(table: str, name: str, config: Any) -> Any:
     found = names.get(name) or next(
         (names[one] for one in names if one in relatives(name, config)), None
     )
+    if found is None and table == "feature":
+        module = type(config).__module__.split(".")[-2]
+        found = next((names[one] for one in names if _module_of(one) == module), None)
     if isinstance(found, dict):
         found = found.get("pil") or found.get("torchvision")
     return None if found is None else _import(found)
+
+
+def _module_of(name: str) -> str:
+    """The module of transformers that holds a type."""
+    from transformers.models.auto.configuration_auto import model_type_to_module_name
+
+    return model_type_to_module_name(name)
 
 
 def relatives(name: str, config: Any) -> list[str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from attnviz.core.errors import AttnvizError
 from tests.families.copies import Copy
 from tests.families.folders import fit_reader, make_with_reader
 from tests.families.folders import save as save_folder
-from tests.families.readers import TEXT, film_of, frames_in, picture_of, sound_of
+from tests.families.readers import SECONDS, TEXT, film_of, frames_in, picture_of, sound_of
 from tests.families.rows import Reading
 
 RATE = 16_000
@@ -110,6 +111,8 @@ def _sequence(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a model was given of a picture and a text, and where in it the cells of each map are."""
     from attnviz.core.query import Picture
     from attnviz.features.picture_text.source import load_picture_text_model
+    from attnviz.models.hugging_face.inputs.generation import start_token
+    from attnviz.models.hugging_face.loaded_model import input_names
 
     source = load_picture_text_model(str(folder), device="cpu")
     picture = Picture(picture_of())
@@ -117,12 +120,17 @@ def _sequence(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if source.looks == "queries" or "decoder_input_ids" in reading.inputs:
         return {}, {}
     _, sheets = source.sheets_of(reading, picture)
-    return reading.inputs, {f"text-to-{one.name}": [*one.cells.flat] for one in sheets}
+    inputs = dict(reading.inputs)
+    if source.model.config.is_encoder_decoder and "decoder_input_ids" in input_names(source.model):
+        inputs["decoder_input_ids"] = torch.tensor([[start_token(source.model)]])
+    return inputs, {f"text-to-{one.name}": [*one.cells.flat] for one in sheets}
 
 
 def read_sound(copy: Copy, folder: Path) -> Reading:
     """A text over a sound, or a sound over itself."""
     import attnviz
+    from attnviz.core.query import Recording
+    from attnviz.features.audio.audio_text import STREAM, load_audio_text_model, placeholder_of
 
     options: dict[str, Any] = {"model": str(folder), "device": "cpu", "sampling_rate": RATE}
     try:
@@ -130,4 +138,12 @@ def read_sound(copy: Copy, folder: Path) -> Reading:
     except AttnvizError as error:
         if "--text" not in str(error):
             raise
-        return Reading(attnviz.audio(sound_of(RATE), text=TEXT, **options), {})
+        shown = attnviz.audio(sound_of(RATE), text=TEXT, **options)
+    if [one.stream for one in shown.maps] != [STREAM]:
+        return Reading(shown, {})
+    source = load_audio_text_model(str(folder), device="cpu")
+    inputs = source.read(source.cut(Recording(sound_of(RATE), RATE, 0.0, SECONDS)), TEXT).inputs
+    heard = len(shown.maps[0].key_tokens)
+    ids = inputs["input_ids"][0].numpy()
+    places = np.flatnonzero(ids == placeholder_of(source.model.config))[:heard]
+    return Reading(shown, inputs, cells={STREAM: [*map(int, places)]})

@@ -71,7 +71,7 @@ def counts(lines: Iterable[str]) -> str:
     """How many types of each kind work, as a table."""
     made = "| reads | types with attention | work | refused | not built | work, % |\n|---|---|---|---|---|---|\n"  # noqa: E501
     cells = [cells_of(one) for one in lines]
-    for kind in ("text", "pair", "picture", "picture-text", "audio", "video", "other"):
+    for kind in ("text", "pair", "picture", "picture-text", "audio", "video"):
         own = [one[2] for one in cells if one[1] == kind]
         works, refused, missing = (own.count(one) for one in ("works", "refused", "not built"))
         attend = works + refused + missing

@@ -36,8 +36,10 @@ def test_counts_are_those_of_the_lines():
 
 @pytest.mark.slow
 def test_what_a_type_reads_is_found_without_a_list():
-    kinds = {name: find_type(name).kind for name in ("llama", "t5", "vit", "llava", "whisper")}
-    assert [*kinds.values()] == ["text", "pair", "picture", "picture-text", "audio"]
+    kinds = {
+        name: find_type(name).kind for name in ("llama", "t5", "vit", "llava", "whisper", "vits")
+    }
+    assert [*kinds.values()] == ["text", "pair", "picture", "picture-text", "audio", "other"]
     assert find_type("instructblip_vision_model").kind in ("part", "picture")
 
 

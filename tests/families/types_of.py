@@ -73,24 +73,27 @@ def find_type(name: str) -> ModelType:
         plain = [found for table in _tables().values() if (found := _class_in(table, config))]
         if not plain:
             return ModelType(name, "part")
-        kind = kind_of(plain[0], config)
-        if named_in(SPOKEN, config) or (kind == "audio" and writes_from_text(plain[0])):
-            if not hears(plain[0], config):
-                return ModelType(name, "other", plain[0], "it makes sound and hears no recording")
-            kind = "audio"
-        needs = needed_inputs(plain[0])
-        if needs & HALVES and "grid_thw" not in needs:  # else a tower of packed patches
-            return ModelType(name, "other", plain[0], "it is a half of a codec")
-        if kind == "other":
-            return ModelType(name, kind, plain[0], asked_by(plain[0]))
-        for table in HEADS.get(kind, ()):
-            if found := _class_in(_tables()[f"MODEL_FOR_{table}_MAPPING"], config):
-                return ModelType(name, kind, found)
-        return ModelType(name, kind, plain[0])
+        kind, reason = kind_and_reason(plain[0], config)
+        tables = (_tables()[f"MODEL_FOR_{table}_MAPPING"] for table in HEADS.get(kind, ()))
+        made = (found for table in tables if (found := _class_in(table, config)))
+        return ModelType(name, kind, next(made, plain[0]), reason)
     except (ImportError, ValueError, AttributeError) as error:
         said = NEEDS.match(str(error).strip())
         reason = f"its {said[1]} needs {said[2]}" if said else "transformers has no class for it"
         return ModelType(name, "other", reason=reason)
+
+
+def kind_and_reason(made_by: Any, config: Any) -> tuple[str, str]:
+    """What a class reads, and of one that reads something else, what."""
+    kind = kind_of(made_by, config)
+    if named_in(SPOKEN, config) or (kind == "audio" and writes_from_text(made_by)):
+        if not hears(made_by, config):
+            return "other", "it makes sound and hears no recording"
+        kind = "audio"
+    needs = needed_inputs(made_by)
+    if needs & HALVES and "grid_thw" not in needs:  # else a tower of packed patches
+        return "other", "it is a half of a codec"
+    return kind, asked_by(made_by) if kind == "other" else ""
 
 
 NEEDS = re.compile(r"(\w+) requires the (\w+) library")
@@ -148,7 +151,7 @@ def kind_of(made_by: Any, config: Any) -> str:
         film = any(hasattr(config, name) for name in ("num_frames", "frames_per_clip"))
         only = reads - {"text"} == {"video"} or main == "pixel_values_videos" or film
         return "video" if only else "picture"
-    if main in SOUNDS or reads == {"audio"}:
+    if main in SOUNDS or (reads == {"audio"} and main != "inputs_embeds"):
         return "audio"
     if main != "input_ids" or "input_ids" not in takes:  # maybe the tower of a model of texts
         return "picture" if {"grid_thw", "pixel_values"} & {*takes} else "other"

@@ -16,6 +16,7 @@ from attnviz.features.audio.word_times import WordClock, first_frames
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs.generation import generate_ids
+from tests.families.folders import make_folder
 from tests.features.audio import tiny_speech, whisper_timing
 from tests.features.audio.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.hugging_face.families import WRITE, documented, heard_maps, read_line
@@ -300,3 +301,20 @@ def test_an_encoder_gets_the_mask_that_it_asks_for_by_a_name_of_its_own(tmp_path
         np.testing.assert_allclose(
             layer, expected[0, :, : shown.shape[2], : shown.shape[3]], atol=1e-5
         )
+
+
+def test_of_two_towers_the_one_for_recordings_is_read(tmp_path):
+    copy, _ = make_folder("pe_audio", tmp_path)
+    loaded = load_audio_model(str(tmp_path), device="cpu")
+    shown = attend_query(loaded, about())
+    assert "the one for recordings is read: audio_encoder" in " ".join(shown.provenance.notes)
+    whole = type(copy.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    rate = loaded.rate
+    heard = loaded.extractor(
+        [loaded.cut(about().recording)], sampling_rate=rate, return_tensors="pt"
+    )
+    with torch.no_grad():
+        output = whole.audio_encoder(heard["input_values"], output_attentions=True)
+    for layer, expected in zip(shown.main.weights, output.attentions, strict=True):
+        rows, keys = layer.shape[1:]
+        np.testing.assert_allclose(layer, expected[0, :, :rows, :keys], atol=1e-5)
