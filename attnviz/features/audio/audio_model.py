@@ -385,7 +385,8 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
 
 def hearing_part(model: Any) -> tuple[str, Any]:
     """A model, or of two towers the one for recordings, with its path."""
-    if model.main_input_name not in SOUNDS and not model.can_generate():
+    towers = any("logit_scale" in name for name, _ in model.named_parameters())
+    if model.main_input_name not in SOUNDS and towers:
         for path, part in model.named_modules():
             if getattr(part, "main_input_name", "") in SOUNDS:
                 return path, part
