@@ -356,8 +356,8 @@ def _load_weights(
     own = _own_class(config)
     if hasattr(own, "load_speakers"):  # its loader reads voices too, and cannot give a report
         load = inspect.getattr_static(PreTrainedModel, "from_pretrained").__func__
-        loaded: tuple[Any, Mapping[str, Any]] = load(own, folder, config=config, **facts)
-        return loaded
+        pair: tuple[Any, Mapping[str, Any]] = load(own, folder, config=config, **facts)
+        return pair
     model, report = kind.from_pretrained(folder, config=config, **facts)
     if _lacking(report) and own is not None and type(model) is not own:
         whole, whole_report = own.from_pretrained(folder, config=config, **facts)
