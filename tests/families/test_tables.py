@@ -1,4 +1,4 @@
-"""The table of every model type: its lines and counts, and a twentieth of it tried anew each day."""
+"""The table of every model type: its lines and counts, and a twentieth tried anew each day."""
 
 from __future__ import annotations
 
