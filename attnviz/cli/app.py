@@ -87,7 +87,7 @@ class Commands(TyperGroup):
             super().format_help(ctx, formatter)
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
-        """Read the options, some of which print."""
+        """Read the command line; --version and --help-all print while it is read."""
         with _reader_watched(BrokenPipeError):
             return super().make_context(*args, **settings)
 

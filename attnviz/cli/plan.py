@@ -82,11 +82,10 @@ def plan(
             "with -o FILE"
         )
     of_file = [reports.format_of(output.output, kind)] if output.output else []
-    _check_cut(options, kind, {name, *of_file}, name)
-    formats_of_run = {name, *of_file}
+    both = {name, *of_file}
+    _check_cut(options, kind, both, name)
     return Plan(
-        *(options, kind, many, name, formats_of_run, pictures, on_screen, command, input_file),
-        pages=pages,
+        options, kind, many, name, both, pictures, on_screen, command, input_file, pages=pages
     )
 
 

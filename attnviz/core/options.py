@@ -403,7 +403,7 @@ class Choice:
         "special",
         "--special HOW",
         "Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum "
-        "to 1); with kinds after a colon keys of these in their place: drop:compressed,source.",
+        "to 1). drop:compressed,source leaves out keys of these kinds instead.",
         default="keep",
         suggestions=("keep", "drop", "renormalise"),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from attnviz.features.vision.pictures import taken_by
+from attnviz.features.vision.pictures import part_inputs
 from tests.families.readers import MISMATCH, TEXT, Reader, picture_of, sound_of
 from tests.families.sights import inputs_of_part, read_sight
 from tests.families.types_of import part_that_runs
@@ -164,7 +164,7 @@ def inputs_of(reader: Reader, model: Any, mark: str) -> dict[str, Any]:
     read = _read(reader, model, mark)
     if reader.alone:
         return inputs_of_part(model, read)
-    inputs = taken_by(
+    inputs = part_inputs(
         getattr(model, "thinker", model),
         {name: value for name, value in read.items() if name != "labels"},
     )

@@ -62,7 +62,7 @@ def _pixels(folder: Path) -> dict[str, Any]:
 
     source: Any = load_picture_model(str(folder), device="cpu")
     made = pictures.inputs_of(source.processor, picture_of(), None)
-    return pictures.taken_by(source.model, made)
+    return pictures.part_inputs(source.model, made)
 
 
 def read_film(copy: Copy, folder: Path) -> Reading:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnviz.core.errors import AttnvizError
-from attnviz.features.vision.pictures import inputs_of, taken_by
+from attnviz.features.vision.pictures import inputs_of, part_inputs
 from attnviz.features.vision.vision_model import readers_of
 from tests.families.readers import Reader, film_of, frames_in, picture_of
 from tests.families.types_of import asks_more, reads_films
@@ -40,7 +40,7 @@ def read_picture(part: Any) -> Any:
 def inputs_of_part(model: Any, read: Mapping[str, Any]) -> dict[str, Any]:
     """What the first part for pictures takes that asks for nothing else; empty: there is none."""
     for _, part in readers_of(model):
-        own = taken_by(part, read)
+        own = part_inputs(part, read)
         if part is not model and not asks_more(part, own):
             return own
     return {}

@@ -244,7 +244,7 @@ class AudioTextModel(Source):
         import torch
 
         with devices.library_errors(f"the processor of '{self.name}' fails"):
-            most = processor.audio_kwargs["max_source_positions"]
+            most = self.extractor.nb_max_frames
             how = {"sampling_rate": self.rate, "padding": True, "truncation": False}
             how["pad_to_multiple_of"] = most * self.extractor.hop_length
             features = processor._retrieve_input_features(

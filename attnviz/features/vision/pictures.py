@@ -65,8 +65,8 @@ def inputs_of(processor: Any, picture: Image, size: tuple[int, int] | None) -> A
         options = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
         check_picture_sides(processor)
-    for name in asks_beside(processor):
-        options[name] = WHOLE[name](picture)
+    for name in required_extras(processor):
+        options[name] = EXTRAS[name][0](picture)
     try:
         with library_errors("the image processor in the model's folder fails"):
             return processor(picture, return_tensors="pt", **options)
@@ -79,23 +79,23 @@ def inputs_of(processor: Any, picture: Image, size: tuple[int, int] | None) -> A
         ) from error
 
 
-def _unknown(picture: Image) -> Image:
+def _grey_trimap(picture: Image) -> Image:
     from PIL import Image
 
     return Image.new("L", picture.size, 128)
 
 
-WHOLE: dict[str, Callable[[Image], Any]] = {
-    "boxes": lambda picture: [[[0, 0, *picture.size]]],
-    "trimaps": _unknown,
+EXTRAS: dict[str, tuple[Callable[[Image], Any], str]] = {
+    "boxes": (lambda picture: [[[0, 0, *picture.size]]], "the whole picture"),
+    "trimaps": (_grey_trimap, "grey: it says nothing about any pixel"),
 }
-"""What some processors ask for beside a picture: one box, or of what nothing is known yet."""
+"""What some processors require beside a picture: how it is made, and what it says."""
 
 
-def asks_beside(processor: Any) -> list[str]:
+def required_extras(processor: Any) -> list[str]:
     """What a processor asks for beside a picture, of what can be given."""
     takes = signature(getattr(processor, "preprocess", processor)).parameters
-    return [name for name in WHOLE if name in takes and takes[name].default is Parameter.empty]
+    return [name for name in EXTRAS if name in takes and takes[name].default is Parameter.empty]
 
 
 PIXELS = ("pixel_values", "flattened_patches")
@@ -107,7 +107,7 @@ PACKED = {name: f"image_{name}" for name in ("grid_thw", "grid_hw", "merge_sizes
 """Inputs of a tower of packed patches, by the name under which processors make them."""
 
 
-def taken_by(part: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+def part_inputs(part: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     """What a part takes of a processor's batch, under the part's names."""
     takes = signature(part.forward).parameters
     other = PACKED | (TOWER if PACKED.keys() & takes else {})

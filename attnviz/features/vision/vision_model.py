@@ -53,7 +53,7 @@ class VisionModel(Source):
 
     def _over_one_grid(self, picture: Picture) -> Attention:
         """Attention of all patches over all patches; where there is none, patches are traced."""
-        if window_layers(self.tower) or pictures.asks_beside(self.processor):
+        if window_layers(self.tower) or pictures.required_extras(self.processor):
             return self._trace(picture, None)
         try:
             encoding = self.encode(picture)
@@ -87,7 +87,7 @@ class VisionModel(Source):
         first = before
         for path, part in readers_of(self.model):
             inputs = self._inputs_for(part, inputs_of_all)
-            own = pictures.taken_by(part, places)
+            own = pictures.part_inputs(part, places)
             missing = pictures.missing_in(part, inputs)
             if not own or missing:
                 first = first or (asks_for(self.name, missing) if missing else None)
@@ -124,7 +124,7 @@ class VisionModel(Source):
         import torch
 
         takes, inputs = input_names(part), dict[str, Any]()
-        for name, value in pictures.taken_by(part, inputs_of_all).items():
+        for name, value in pictures.part_inputs(part, inputs_of_all).items():
             if isinstance(value, torch.Tensor):
                 value = value.to(self.model.device)
                 inputs[name] = value.to(self.model.dtype) if value.is_floating_point() else value
@@ -140,7 +140,7 @@ class VisionModel(Source):
         values = next(inputs_of_all[name] for name in pictures.PIXELS if name in inputs_of_all)
         pixels = " × ".join(map(str, values.shape[-2:] if values.ndim >= 4 else values.shape))
         what = "pixels" if values.ndim >= 4 else "packed patches"
-        beside = dict.fromkeys(pictures.asks_beside(self.processor), "the whole picture")
+        beside = {one: pictures.EXTRAS[one][1] for one in pictures.required_extras(self.processor)}
         settings = {**self.provenance.settings, what: pixels, **beside}
         return replace(self.provenance, settings=settings)
 

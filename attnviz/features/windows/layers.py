@@ -124,7 +124,7 @@ class PlacedLayer:
     whole: NDArray[np.float32] | None  # (heads, queries, keys), where it is small enough
     windows: int  # calls of one head
     padded: float  # the share of the mean row that falls on padding
-    copies: int = 0  # how often each token without a place stands there, where it is not once
+    copies: int = 0  # how often each special token is repeated; 0: it is there once
 
 
 @dataclass(slots=True, eq=False)
@@ -239,7 +239,7 @@ def _heads(call: PlacedCall) -> NDArray[np.int64]:
 def _count_copies(
     heads: NDArray[np.int64], asking: NDArray[np.int64], names: int, patches: int
 ) -> int:
-    """How often each token without a place stands in the rows of a head; 0: once, or none does.
+    """How often each special token is repeated in the rows of a head; 0: it is there once.
 
     Raises:
         NotOverPatches: several rows of one patch and head: levels, or crops that overlap.

@@ -207,8 +207,8 @@ def _notes_of(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:
     queries, keys = one.queries.grid.shape, one.keys.grid.shape
     if one.copies:
         yield (
-            f"each token without a place stands {one.copies} times: its row is the mean of theirs, "
-            "and weights on them are added"
+            f"each special token is repeated {one.copies} times: its row is the mean of its rows, "
+            "and weights on it are added"
         )
     if one.windows > 1:
         down, across, apart = _window(one.keys)

@@ -281,8 +281,8 @@ def test_a_model_without_an_indexer_says_so(kind_folder):
     import attnviz
     from attnviz.core.errors import UsageError
 
-    with pytest.raises(UsageError, match="no indexer chooses keys in architecture 'inkling2_text'"):
-        attnviz.attend(TEXT, model=str(kind_folder("inkling2_text")), stream="indexer")
+    with pytest.raises(UsageError, match="no indexer chooses keys in architecture 'llama4_text'"):
+        attnviz.attend(TEXT, model=str(kind_folder("llama4_text")), stream="indexer")
 
 
 def test_no_link_crosses_the_border_of_a_chunk(kind_folder):

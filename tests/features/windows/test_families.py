@@ -109,7 +109,8 @@ def test_weights_of_sam_are_those_of_its_queries_keys_and_relative_positions():
         for asked in range(36):
             down, across = asks // 6 - asked // 6 + 5, asks % 6 - asked % 6 + 5
             bias = query[:, asks] @ (high[down] + wide[across])
-            scores[:, asks, asked] = (query[:, asks] * key[:, asked]).sum(-1) / 8**0.5 + bias
+            score = (query[:, asks] * key[:, asked]).sum(-1) / 8**0.5 + bias
+            scores[:, asks, asked] = score.detach().numpy()
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     agree(layer, shares / shares.sum(-1, keepdims=True), 5 * 6 + 2)
 

@@ -71,7 +71,7 @@ def test_class_tokens_of_windows_are_one_row_and_one_key():
     marks = range(0, 68, 17)  # four sequences of a class token and 16 patches
     row = whole[0, :, marks].mean(1).numpy()
     np.testing.assert_allclose(second[:, 0], row[:, marks].sum(-1), atol=1e-6)
-    assert "layers 0 to 1: each token without a place stands 4 times" in " ".join(
+    assert "layers 0 to 1: each special token is repeated 4 times" in " ".join(
         shown.provenance.notes
     )
 
@@ -110,7 +110,7 @@ def test_a_model_of_poses_reads_the_whole_picture_as_one_box():
     assert shown.provenance.settings["boxes"] == "the whole picture"
     heads = np.stack([one[0].numpy() for one in output.attentions])
     assert shown.maps[0].weights.shape[:2] == heads.shape[:2]
-    assert pictures.asks_beside(reader) == ["boxes"]
+    assert pictures.required_extras(reader) == ["boxes"]
 
 
 def test_what_is_asked_for_beside_a_picture_is_said():
