@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,8 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, SIMILARITY, AttentionMap, Token
-from attnviz.core.tokens import count_kinds, kind_edges, kinds_in_words
+from attnviz.core.options import INDEXER
+from attnviz.core.tokens import kind_edges, kinds_in_words
 from attnviz.renderers import colors, look
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -192,11 +194,12 @@ def axis_names(item: AttentionMap) -> tuple[str, str]:
         return IMPLIED_AXES
     if item.stream == SIMILARITY:
         return "query", "document"
-    counts = count_kinds(item.key_tokens)
-    if len(counts) > 1:  # a line stands between the kinds
-        return QUERY_AXIS, f"{KEY_AXIS}: " + " | ".join(
-            kinds_in_words({kind: count}) for kind, count in counts.items()
-        )
+    if item.stream == INDEXER:
+        return "query (scores)", "key (scored)"
+    if kind_edges(item.key_tokens):  # a line stands between the kinds
+        runs = [[*run] for _, run in groupby(item.key_tokens, lambda token: token.kind)]
+        words = " | ".join(kinds_in_words({run[0].kind: len(run)}) for run in runs)
+        return QUERY_AXIS, f"{KEY_AXIS}: {words}"
     return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
 
 

@@ -12,6 +12,7 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import kernel, key_kinds
 from attnviz.models.hugging_face.capture.key_kinds import KeyLayout, KeyRun
+from attnviz.renderers.figures.heatmap import axis_names
 from tests.hugging_face.ask import attend, cross
 
 TEXT = "The red car is fast, and the blue car is slow."
@@ -247,6 +248,7 @@ def test_the_choice_of_an_indexer_is_the_best_of_its_scores(kind, kind_folder):
     others = attnviz.attend(TEXT, model=str(kind_folder(kind))).maps
     assert (scores.stream, scores.values, scores.heads) == ("indexer", "signed", ("score",))
     assert orientation(scores).endswith("columns before the softmax, no attention")
+    assert axis_names(scores) == ("query (scores)", "key (scored)")
     item = next(one for one in others if set(scores.layers) <= set(one.layers))
     own = item.weights[[item.layers.index(name) for name in scores.layers]]
     own = own[..., -len(scores.key_tokens) :]

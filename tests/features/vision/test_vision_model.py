@@ -25,6 +25,7 @@ from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.own import OwnLayer
 from attnviz.models.pocket.translator import load_pocket
+from attnviz.renderers.figures.heatmap import axis_names
 from tests.features.vision.tiny_vision import TEXT, VISION, VISION_BUILDERS, WHOLE, build, picture
 from tests.hugging_face.ask import about, attend, look
 
@@ -366,6 +367,7 @@ def test_registers_are_keys_of_a_kind_that_can_be_left_out(vision_folder):
     whole = package.image(picture(), model=folder, layer="last").main
     kinds = [token.kind for token in whole.key_tokens]
     assert kinds == ["token", *["register"] * 3, *["token"] * (len(kinds) - 4)]
+    assert axis_names(whole)[1] == "key (attended): 1 token | 3 registers | 16 tokens"
     one = package.image(picture(), model=folder, layer="last", special="renormalise:register").main
     assert "[REG 0]" not in [token.text for token in one.key_tokens]
     kept = np.delete(whole.weights, [1, 2, 3], axis=-1)
