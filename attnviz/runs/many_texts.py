@@ -56,7 +56,9 @@ def source_for(
             while len(_OPEN) >= MOST_OPEN:
                 del _OPEN[next(iter(_OPEN))]
             source = open_source(origin, kind, with_head=with_head)
-            gc.enable()
+            if not gc.isenabled():
+                gc.freeze()  # else the next collection walks through all that start-up made
+                gc.enable()
             if states_of(origin) != state:
                 name = origin.model or origin.adapter or origin.weights or origin.qk
                 raise InputError(f"'{name}' changed after the run began: start it again")
