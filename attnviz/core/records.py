@@ -5,6 +5,7 @@ fifth of the time of a short one. Type checkers see its own.
 """
 
 import dataclasses
+import sys
 from dataclasses import MISSING
 from dataclasses import asdict as asdict
 from dataclasses import field as field
@@ -50,9 +51,8 @@ def _make(kind: Any, name: str) -> Any:
     items: dict[str, Any] = {item.name: item for item in fields(kind)}
     items["__annotations__"] = {item.name: item.type for item in fields(kind)}
     items |= {fact: getattr(kind, fact) for fact in ("__doc__", "__module__", "__qualname__")}
-    return vars(dataclasses.dataclass(frozen=True, slots=True)(type(kind.__name__, (), items)))[
-        name
-    ]
+    model = type(kind.__name__, (), items)
+    return vars(dataclasses.dataclass(model, frozen=True, slots=True))[name]
 
 
 class _Factory:
@@ -79,9 +79,11 @@ def _make_init(kind: Any, name: str) -> Any:
     if hasattr(kind, "__post_init__"):
         lines.append("self.__post_init__()")
     head = ", ".join(heads[0] + heads[1] * (len(heads[1]) > 1))
-    exec("\n ".join([f"def {name}({head}):", *lines, "pass"]), names)
-    method: Any = names[name]
-    method.__module__, method.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
+    code = "\n  ".join([f"def make({', '.join(names)}):\n def {name}({head}):", *lines, "pass"])
+    here: dict[str, Any] = {}
+    exec(f"{code}\n return {name}", vars(sys.modules[kind.__module__]), here)
+    method = here["make"](**names)
+    method.__qualname__ = f"{kind.__qualname__}.{name}"
     method.__annotations__ = {i.name: i.type for i in fields(kind) if i.init} | {"return": None}
     return method
 
