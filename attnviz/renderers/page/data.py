@@ -74,8 +74,8 @@ def encode_weights(
         shares = np.minimum(np.abs(layer) * np.float32(1 / scale), 1)
         roots = (shares ** np.float32(1 / power) if many else np.sqrt(shares)) * np.float32(levels)
         codes = np.rint(np.copysign(roots, layer))
-        packed = pack(np.where(np.isnan(codes), NO_VALUE, codes).astype(np.int16))
-        return pack_base85(packed, zlib.Z_HUFFMAN_ONLY) if many else deflate(packed)
+        data = pack(np.where(np.isnan(codes), NO_VALUE, codes).astype(np.int16))
+        return pack_base85(data, zlib.Z_HUFFMAN_ONLY) if many else deflate(data)
 
     try:  # zlib lets other threads run
         with ThreadPoolExecutor() as threads:
