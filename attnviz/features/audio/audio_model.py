@@ -26,7 +26,9 @@ from attnviz.features.audio import windows
 from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.features.audio.sound_inputs import (
     PARALLEL,
+    SIDE,
     SOUNDS,
+    EncodedRecording,
     inputs_of_part,
     sound_inputs,
     watch_frames,
@@ -47,19 +49,7 @@ from attnviz.models.hugging_face.loaded_model import (
     LoadedModel,
 )
 
-SIDE = "recording"  # the side of keys, and of an encoder's queries
 Heads = list[tuple[int, int]]  # layers and heads by number
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedRecording:
-    """A recording as the encoder reads it."""
-
-    features: dict[str, Any]  # tensors by input name
-    output: Any  # the encoder's
-    tokens: tuple[Token, ...]  # without padding
-    places: list[int]  # the positions of these tokens among all
-    count: int  # all tokens, padding too; of CLAP the spectrogram's columns without it
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -214,7 +214,7 @@ class AudioTextModel(Source):
         tensors = placed_inputs(
             self.model, {name: row for name, row in inputs.items() if hasattr(row, "dtype")}
         )
-        notes = ()
+        notes = tuple[str, ...]()
         if NOISE in input_names(self.model):
             tensors[NOISE], notes = False, (WITHOUT_NOISE,)
         return SoundReading(tensors, tensors["input_ids"][0].tolist(), notes=notes)

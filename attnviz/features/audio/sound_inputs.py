@@ -6,10 +6,12 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnviz.core.attention_map import Token
 from attnviz.core.errors import UsageError
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.loaded_model import input_names, placed_inputs
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+SIDE = "recording"  # the side of keys, and of an encoder's queries
 SOUNDS = ("input_features", "input_values", "inputs", "audio_mel")
 """Names under which a model takes a recording."""
 MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
@@ -29,6 +32,17 @@ PARALLEL = "asr_encoder"
 """The encoder for words, of a model that has another one for speakers beside it."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedRecording:
+    """A recording as the encoder reads it."""
+
+    features: dict[str, Any]  # tensors by input name
+    output: Any  # the encoder's
+    tokens: tuple[Token, ...]  # without padding
+    places: list[int]  # the positions of these tokens among all
+    count: int  # all tokens, padding too; of CLAP the spectrogram's columns without it
+
+
 def sound_inputs(
     model: Any, extractor: Any, samples: NDArray[np.float32], rate: int
 ) -> dict[str, Any]:
@@ -38,8 +52,7 @@ def sound_inputs(
     masks = [name for name in names if MASK.fullmatch(name)]
     options = {"return_attention_mask": True} if masks or PADDING in names else {}
     with devices.library_errors("the feature extractor in the model's folder fails"):
-        made = extractor([samples], sampling_rate=rate, return_tensors="pt", **options)
-        rows = dict(made)
+        rows = dict(extractor([samples], sampling_rate=rate, return_tensors="pt", **options))
     own = next((rows[name] for name in rows if MASK.fullmatch(name)), None)
     mask = rows.get("attention_mask", own)
     every = {**rows, **{name: rows.get(name, mask) for name in masks}}
@@ -73,8 +86,8 @@ def inputs_of_part(model: Any, part: Any, inputs: dict[str, Any]) -> dict[str, A
     calls = list[dict[str, Any]]()
     names = [*inspect.signature(part.forward).parameters]
 
-    def look(_part: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        calls.append({**dict(zip(names, given, strict=False)), **named})
+    def look(_part: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        calls.append({**dict(zip(names, args, strict=False)), **kwargs})
 
     hook = part.register_forward_pre_hook(look, with_kwargs=True)
     try:
@@ -94,7 +107,7 @@ def watch_frames(part: Any, lengths: set[int]) -> Iterator[None]:
         yield
         return
     hook = layers[-1].register_forward_hook(
-        lambda _part, _given, output: lengths.add(output.shape[1])
+        lambda _part, _args, output: lengths.add(output.shape[1])
     )
     try:
         yield

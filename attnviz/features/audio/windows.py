@@ -6,13 +6,14 @@ Links between windows do not exist: they are 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError
+from attnviz.features.audio.sound_inputs import SIDE, EncodedRecording
 from attnviz.features.windows.layers import read_layers
 from attnviz.features.windows.maps import read_picture
 from attnviz.features.windows.places import PixelPlaces
@@ -20,12 +21,9 @@ from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load import devices
 
-if TYPE_CHECKING:
-    from attnviz.features.audio.audio_model import AudioModel, EncodedRecording
-
 
 def over_frames(
-    source: AudioModel,
+    source: Any,
     heard: EncodedRecording,
     axes: dict[str, tuple[str, str]],
     first: AttentionError,
@@ -49,8 +47,8 @@ def over_frames(
     ((heads, count, _),) = shapes
     if count != heard.count:
         raise first
-    shown = np.ix_(range(len(whole)), range(heads), heard.places, heard.places)
-    weights = np.stack(whole)[shown]
+    cells = np.ix_(range(len(whole)), range(heads), heard.places, heard.places)
+    weights = np.stack(whole)[cells]
     rows, keys = np.nonzero(weights.any((0, 1)))
     before, behind = max(0, int((rows - keys).max())), max(0, int((keys - rows).max()))
     note = (
@@ -69,8 +67,9 @@ def sound_places(part: Any, features: dict[str, Any], bands: int) -> tuple[str, 
     """The name of a recording's numbers, and their places: time across, the highest band first."""
     name = part.main_input_name
     values = features[name]
-    across = max(axis for axis in range(values.ndim) if values.shape[axis] != bands)
-    down = max((axis for axis in range(values.ndim) if values.shape[axis] == bands), default=None)
+    axes = range(values.ndim)
+    down = max((axis for axis in axes if values.shape[axis] == bands), default=None)
+    across = max(axis for axis in axes if axis != down)
 
     def along(axis: int | None) -> Any:
         shape = [1] * values.ndim
@@ -86,27 +85,25 @@ def sound_places(part: Any, features: dict[str, Any], bands: int) -> tuple[str, 
     )
 
 
-def over_patches(source: AudioModel, heard: EncodedRecording) -> Attention:
+def over_patches(source: Any, heard: EncodedRecording) -> Attention:
     """The mean row of each layer's patches of a spectrogram, which attend in windows."""
-    from attnviz.features.audio.audio_model import SIDE
-
     part = source.listener
     name, where = sound_places(part, heard.features, int(source.extractor.feature_size))
     # What stands behind the recording is no place of it.
     inside = (where.column < heard.count).float()
     where = where.map(lambda field: field * inside)
     with devices.running_errors(part, SIDE):
-        found = read_picture(
+        reading = read_picture(
             part, heard.features, {name: where}, name=source.name, patch=None, what=SIDE
         )
-    rows, wide = found.grid
+    rows, wide = reading.grid
     step = heard.count * source.extractor.hop_length / source.rate / wide
     settings = {
         "patches": f"{rows} bands, the highest first, × {wide} of {step:.3g} s",
         "attention": f"{part.config._attn_implementation}, patches traced",
     }
-    notes = [*found.notes]
+    notes = [*reading.notes]
     if heard.count < heard.features[name].shape[-2]:
         how = "repeats it" if "repeat" in str(source.extractor.padding) else "adds silence"
         notes.append(f"its extractor {how} behind the recording, which counts as padding here")
-    return Attention((), source.provenance).with_maps(found.maps, notes=notes, settings=settings)
+    return Attention((), source.provenance).with_maps(reading.maps, notes=notes, settings=settings)
