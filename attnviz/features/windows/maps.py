@@ -200,7 +200,8 @@ def _notes(reader: LayerReader) -> Iterator[str]:
             "rows sum to what stays"
         )
     for why, count in reader.skipped.items():
-        yield f"{count} further attention calls are left out: {why}"
+        calls = "call is" if count == 1 else "calls are"
+        yield f"{count} further attention {calls} left out: {why}"
 
 
 def _notes_of(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:
