@@ -105,7 +105,7 @@ class ResumableSink:
         if old.progress.failed == old.progress.records:
             return True
         if old.shard_size is not None:
-            return bool(old.shards(self.path))
+            return bool(shards_of(self.path))
         files = [one for one in (beside(self.path, "unfinished"), self.path) if one.is_file()]
         return bool(files) and files[0].stat().st_size == old.progress.output
 

@@ -185,8 +185,6 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
             shape, _, kind = getattr(np.lib.format, read)(member)
     except DAMAGE as error:
         raise ValueError("the header of its array cannot be read") from error
-    if min(shape, default=0) < 0:
-        raise ValueError(f"its array has the shape {shape}")
     if kind.hasobject:
         raise ValueError("it holds objects of Python, which are never read")
     return shape, kind

@@ -111,27 +111,18 @@ def load_piece_tokenizer(path: Path) -> Any:
     return Tokenizer.from_file(str(path))
 
 
-def _empty(what: str) -> InputError:
-    return InputError(f"the {what} is empty: give at least one word")
-
-
-def _too_long(what: str, count: str, longest: int) -> InputError:
-    return InputError(
-        f"the {what} has {count} pieces: the model reads up to {longest}; cut it, or use --model"
-    )
-
-
 def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGEST) -> EncodedText:
     """The text in pieces by the tokenizer at a path; messages call it `what`."""
-    if not text.strip():
-        raise _empty(what)
-    if (spaces := text.count(" ")) > longest:  # each begins a piece: millions take half a minute
-        raise _too_long(what, f"more than {spaces}", longest)
-    encoding = load_piece_tokenizer(path).encode(text, add_special_tokens=False)
-    if not encoding.ids:
-        raise _empty(what)
-    if len(encoding.ids) > longest:
-        raise _too_long(what, str(len(encoding.ids)), longest)
+    spaces = text.count(" ")  # each begins a piece: millions of them take half a minute
+    encode = load_piece_tokenizer(path).encode
+    encoding = None if spaces > longest else encode(text, add_special_tokens=False)
+    if not text.strip() or (encoding is not None and not encoding.ids):
+        raise InputError(f"the {what} is empty: give at least one word")
+    if encoding is None or len(encoding.ids) > longest:
+        raise InputError(
+            f"the {what} has {f'more than {spaces}' if encoding is None else len(encoding.ids)} "
+            f"pieces: the model reads up to {longest}; cut it, or use --model"
+        )
     spans = encoding.offsets
     doubles = {span for before, span in pairwise(spans) if before == span}
     tokens = tuple(

@@ -63,7 +63,7 @@ WEIGHTS = weights_of((2, 4, 3, 3))
     [
         (("'<f4'", "f()"), "the header of its array cannot be read"),
         (("'<f4'", "('"), "the header of its array cannot be read"),
-        (("'shape': (2, 4,", "'shape': (2,-4,"), r"its array has the shape \(2, -4, 3, 3\)"),
+        (("'shape': (2, 4,", "'shape': (2,-4,"), "negative dimensions are not allowed"),
         (("'<f4'", "'|O'"), "it holds objects of Python, which are never read"),
     ],
 )
