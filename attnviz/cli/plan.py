@@ -94,8 +94,8 @@ def _check_cut(options: Options, kind: DataKind, formats: set[str], name: str) -
     output = options.output
     if output.fields is not None and formats.isdisjoint(reports.CUT):
         raise UsageError(f"--fields cuts {', '.join(reports.CUT)}, not {name}: add -f json")
-    if output.fields is not None and not formats.isdisjoint(("json", "jsonl")):
-        FIELDS.load()(reports.parse_fields(output.fields), kind)
+    if output.fields is not None:
+        FIELDS.load()(reports.parse_fields(output.fields), kind, formats)
     reports.check_digits(output.digits, formats, kind)
 
 

@@ -23,7 +23,6 @@ from attnviz.core.records import dataclass, fields
 from attnviz.models import fingerprints
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
-from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import beside, write_file
 
 SCHEMA = 1
@@ -67,13 +66,6 @@ class Journal:
         """How many records a shard has; None: there are no shards."""
         size = self.options.get("--shard-size", "")
         return int(size) or None if is_number(size) else None
-
-    def shards(self, path: Path) -> list[Path]:
-        """The shards that the run has written, and the one that it may have."""
-        if self.shard_size is None:
-            return []
-        last = shard_path(path, self.progress.records // self.shard_size).name
-        return [one for one in shards_of(path) if (len(one.name), one.name) <= (len(last), last)]
 
     def write(self, path: Path) -> None:
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}

@@ -32,6 +32,9 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense"] + ["sparse"] * 11}},
     "deepseek_v2": {"topk_group": 1, "n_group": 1, "num_experts_per_tok": 2},
     **{name: {"vision_config": {}} for name in ("embedding_gemma2", "gemma4", "gemma4_unified")},
+    "diffusion_gemma": {
+        "text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
+    },
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "qwen2_5_omni": {"enable_audio_output": False, "thinker_config": {"vision_start_token_id": 1}},
     "qwen3_omni_moe": {

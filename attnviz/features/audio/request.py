@@ -115,8 +115,8 @@ def _maps_item(
     options: Options,
 ) -> Item:
     """The maps, above a spectrogram where the keys are times."""
-    from attnviz.features.audio.audio_model import SIDE
     from attnviz.features.audio.recordings import log_mel
+    from attnviz.features.audio.sound_inputs import SIDE
 
     result = apply_choice(attention, options.choice)
     views = views_of(result, options.choice, options.origin.top)

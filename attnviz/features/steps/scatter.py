@@ -91,6 +91,11 @@ def _panels(steps: Steps) -> list[list[Cloud]]:
     output = Cloud("output", steps["output"], queries, OUTPUT, "o")
     if "inputs" in names:
         inputs = [Cloud("inputs", steps["inputs"], queries, INPUT, "s")]
+    elif "query_input" not in names:  # queries and keys are given, and meet in one space
+        inputs = [
+            Cloud("query", steps["query"], queries, INPUT, "s"),
+            Cloud("key", steps["key"], keys, LABELLED, "^"),
+        ]
     elif np.array_equal(steps["query_input"], steps["key_value_input"]):
         name = "query_input = key_value_input"
         inputs = [Cloud(name, steps["query_input"], queries, INPUT, "s")]

@@ -229,7 +229,7 @@ class LayerReader:
 def _heads(call: PlacedCall) -> NDArray[np.int64]:
     """The head of each call, by the channels of its queries."""
     assert call.queries is not None
-    channels = _numpy(call.queries.channel).mean(-1)
+    channels = _numpy(call.queries.channel).max(-1)  # that of rows of padding is 0
     of_heads, heads = np.unique(np.round(channels, 2), return_inverse=True)
     if len(np.unique(np.bincount(heads))) > 1:
         raise NotOverPatches(f"calls of {len(of_heads)} heads that are not alike")

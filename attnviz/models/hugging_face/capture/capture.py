@@ -109,7 +109,7 @@ def capture(
             f"--channels is for layers without attention: '{model.config.model_type}' has none"
         )
     if not mixing:
-        check_family(model.config, max(max(side) for side in sides.values()))
+        check_family(model.config, max(max(side) for side in sides.values()), sides)
     left_out = {
         stream: (exclusions or {}).get(stream, IgnoredPositions(itself=stream != "cross"))
         for stream in sides
@@ -295,7 +295,7 @@ def capture_many(
     were read; None: it runs to its end; 0: the model calls no kernel and runs eagerly.
     """
     longest = longest_sides(sides)
-    check_family(model.config, max(max(side) for side in longest.values()))
+    check_family(model.config, max(max(side) for side in longest.values()), longest)
     layers, sizes, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
     return split_texts(model, layers, sizes, sides, route)
 

@@ -24,6 +24,12 @@ SEQ2SEQ_AXES = {
 """An encoder–decoder's streams, with the texts of their queries and keys."""
 
 
+def axes_of(config: Any) -> dict[str, tuple[str, str]]:
+    """The streams of an encoder–decoder that are weights between tokens."""
+    apart = config.model_type in family.ENCODER_APART
+    return {name: axes for name, axes in SEQ2SEQ_AXES.items() if not (apart and name == "encoder")}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
     """A query as a model reads it, and the attention that its maps will be added to."""
@@ -193,11 +199,15 @@ def _encode_cross(source: LoadedModel, text: str, target: str | None) -> Encoded
     else:
         decoder = generation.shift_target(source.model, source.tokenizer, target)
         _check_ids(source, decoder.ids, decoder.tokens, "target")
-    provenance = _provenance(source, {"queries": generation.QUERIES}, decoder.notes)
+    config = source.model.config
+    why = family.ENCODER_APART.get(config.model_type)
+    apart = () if why is None else (f"the encoder over itself is left out: {why}",)
+    notes = (*decoder.notes, *apart)
+    provenance = _provenance(source, {"queries": generation.QUERIES}, notes)
     attention = Attention((), provenance, source=text, target=decoder.text)
     inputs = {**read.inputs, "decoder_input_ids": decoder.ids}
     tokens = {"source": read.tokens, "target": decoder.tokens}
-    return EncodedQuery(source.model, inputs, tokens, SEQ2SEQ_AXES, attention)
+    return EncodedQuery(source.model, inputs, tokens, axes_of(config), attention)
 
 
 def _provenance(
