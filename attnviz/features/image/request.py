@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.select import reduce_attention, shows_layers
+from attnviz.analyses.select import reduce_attention, shows_layers, strongest_links
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -121,7 +121,9 @@ class PictureRequest:
             raise UsageError(f"'{model}' reads no text: {flag} needs --model ID_OR_FOLDER")
         check_choice(replace(options.choice, lens=self.lens))
         if options.pictures.get("gif") and not self.video:
-            raise UsageError("a .gif is a film, which --video reads; of a picture: --picture FILE.png")
+            raise UsageError(
+                "a .gif is a film, which --video reads; of a picture: --picture FILE.png"
+            )
         if self.patch is not None and self.patch != ALL:
             step, _, place = self.patch.partition(",")
             parse_patch(place if self.video and "," in place and is_number(step) else self.patch)
@@ -217,10 +219,11 @@ def look_at_pictures(
     every_layer = shows_layers(choice.layer, choice.head)
     views = Views(
         partial(patches.picture_views, result, every_layer=every_layer),
+        partial(strongest_links, result.main, options.origin.top),
         find_overviews=partial(patches.picture_overviews, result, every_layer=every_layer),
     )
     if result.main.key_side == OBJECTS:  # without weights over the picture
-        views = views_of(result, choice)
+        views = views_of(result, choice, options.origin.top)
     return Item(result, views, figures, page)
 
 
