@@ -8,7 +8,6 @@ that writes nothing before its end, such as that over a corpus, keeps its sums i
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +16,11 @@ import orjson
 from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import asdict
 
-from attnviz.core import __version__, fingerprints
+from attnviz.core import __version__
 from attnviz.core.errors import InputError, UsageError, is_number
 from attnviz.core.options import InMemoryModel, Options, split_format
+from attnviz.core.records import dataclass, fields
+from attnviz.models import fingerprints
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.writing import beside, write_file

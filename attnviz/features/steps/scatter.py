@@ -3,7 +3,6 @@
 import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads matplotlib
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-u
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from attnviz.core.records import dataclass
 from attnviz.features.steps.arithmetic import Steps
 from attnviz.renderers.colors import FAINT, LABELLED, Color, color_of
 from attnviz.renderers.figures.figure import (

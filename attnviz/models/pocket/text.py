@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import continues_word
 
 PAD, UNKNOWN, END, ENGLISH, FRENCH, MASK = range(6)  # the ids of the special pieces
