@@ -53,8 +53,9 @@ def _corrected(reader: Reader, model: Any, mark: str, error: Exception) -> dict[
     """The inputs with as many places as there are features, by the first change that does it."""
     inputs, _ = _attempt(reader, model, mark)
     wrong = MISMATCH.search(str(error))
-    if "input_ids" in inputs and (int(wrong[1]) == 0 if wrong else _unnamed(model.config)):
-        set_place(model.config, run_of(inputs["input_ids"][0].tolist())[0])
+    number, many = run_of(inputs["input_ids"][0].tolist()) if "input_ids" in inputs else (0, 0)
+    if many and (int(wrong[1]) == 0 or many == int(wrong[2]) if wrong else _unnamed(model.config)):
+        set_place(model.config, number)
         follow(model)
         inputs, again = _attempt(reader, model, mark)
         if again is None:

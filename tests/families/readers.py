@@ -161,7 +161,7 @@ class Reader:
 def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}) -> Reader:
     """The processor of a type; `named` are special tokens that its tokenizer has by name."""
     alone = kind in ("picture", "video")
-    whole = None if alone else class_in("processor", name, config)
+    whole = None if alone else processor_of(name, config)
     if whole is not None and hasattr(whole, "get_attributes"):
         try:
             return _make_whole(name, kind, config, whole, dict(named))
@@ -180,6 +180,12 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         return plain_reader(name, kind, config, stands_in)
     part = fitted(made_by, config)
     return Reader(name, kind, part, part)
+
+
+def processor_of(name: str, config: Any) -> Any:
+    """The class of the processor that a type's checkpoints name, or that transformers' table names."""
+    own = READS_WITH.get(name, "")
+    return _import(own) if own.endswith("Processor") else class_in("processor", name, config)
 
 
 def is_tower(name: str) -> bool:
@@ -249,14 +255,14 @@ def fitted(made_by: Any, config: Any, **given: Any) -> Any:
     return made_by(**given)
 
 
-def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
+def _parts_of(attributes: list[str], name: str, config: Any, whole: Any) -> dict[str, Any]:
     """The parts of a processor that read pictures and sounds."""
-    parts = {}
+    parts, room = {}, whole.__module__.split(".")[-2]
     for attribute in attributes:
         if "tokenizer" in attribute:
             continue
         if "image" in attribute:
-            found = class_in("image", name, config)
+            found = class_in("image", name, config) or class_in("image", room, config)
             if found is None:
                 raise NotBuiltError("transformers names no image processor for it")
             parts[attribute] = fitted(found, config, **PROCESSORS.get(name, {}))
@@ -264,9 +270,11 @@ def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
                 if getattr(parts[attribute], one, 1) is None:
                     setattr(parts[attribute], one, 1)
         elif "video" in attribute:
-            found = class_in("video", name, config)
+            found = class_in("video", name, config) or class_in("video", room, config)
             if found is not None:
                 parts[attribute] = fitted(found, config)
+                if hasattr(found, "draw_on_frames"):  # with a font that transformers lacks
+                    parts[attribute].draw_on_frames = False
         else:
             parts[attribute] = _feature_extractor(name, config)
     return parts
@@ -283,7 +291,7 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
     if "video_processor" in attributes and not is_torchvision_available():
         made_by = without_videos(made_by)
         attributes = made_by.get_attributes()
-    parts = _parts_of(attributes, name, config)
+    parts = _parts_of(attributes, name, config, made_by)
     images = [one for key, one in parts.items() if "image" in key]
     part = next(iter([*images, *parts.values()] if kind != "audio" else parts.values()), None)
     more = {
