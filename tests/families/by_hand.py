@@ -119,6 +119,9 @@ READS_WITH = {
     "wav2vec2-bert": "SeamlessM4TFeatureExtractor",
     **dict.fromkeys(("glm_ocr", "glmga"), "Glm46VProcessor"),
     "cosmos3_omni": "Qwen3VLProcessor",
+    "colmodernvbert": "Idefics3ImageProcessorPil",
+    "fast_vlm": "CLIPImageProcessorPil",
+    "fuyu": "FuyuImageProcessor",
 }
 """By type: what its checkpoints read with, where transformers' table names another, or none."""
 

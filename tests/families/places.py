@@ -193,6 +193,8 @@ def _read(reader: Reader, model: Any, mark: str) -> Any:
     rate = getattr(reader.part, "sampling_rate", None)
     audio = getattr(reader.made, "feature_extractor", None)
     rate = rate or getattr(audio, "sampling_rate", None)
+    if hasattr(reader.made, "visual_prompt_prefix"):  # it reads pages, or queries
+        return reader.made.process_images([picture_of()])
     if reader.tokenizer is not None and (reader.kind != "audio" or "input_ids" in names):
         given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
         if "mm_token_type_ids" in names:

@@ -185,7 +185,8 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
 def processor_of(name: str, config: Any) -> Any:
     """The class of the processor that a type's checkpoints name, or that transformers' table names."""
     own = READS_WITH.get(name, "")
-    return _import(own) if own.endswith("Processor") else class_in("processor", name, config)
+    whole = own.endswith("Processor") and "Image" not in own
+    return _import(own) if whole else class_in("processor", name, config)
 
 
 def is_tower(name: str) -> bool:
@@ -262,7 +263,9 @@ def _parts_of(attributes: list[str], name: str, config: Any, whole: Any) -> dict
         if "tokenizer" in attribute:
             continue
         if "image" in attribute:
-            found = class_in("image", name, config) or class_in("image", room, config)
+            own = READS_WITH.get(name, "")
+            found = _import(own) if "ImageProcessor" in own else None
+            found = found or class_in("image", name, config) or class_in("image", room, config)
             if found is None:
                 raise NotBuiltError("transformers names no image processor for it")
             parts[attribute] = fitted(found, config, **PROCESSORS.get(name, {}))

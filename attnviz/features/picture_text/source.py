@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -52,9 +53,14 @@ ONE_PICTURE = (
     "instructblip",
     "florence2",
     CAPTIONER,
+    "colpali",
+    "colqwen2",
+    "colmodernvbert",
 )  # families that read one picture only
-PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys(ONE_PICTURE, "{1}")}
+PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu"), "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
+PAGE_PROMPT = "Describe the image."
+"""What late interaction reads behind a page (ColPali); a text stands in its place."""
 WRITTEN = "written"  # the side of written words, at the rows that predict them
 BESIDE_IDS = {"attention_mask": 1, "token_type_ids": 0, "mm_token_type_ids": 0}
 """Values of further inputs at a token of text."""
@@ -212,9 +218,10 @@ class PictureTextModel(Source):
         if self.kind == CAPTIONER:
             values = pixels(self.processor.image_processor, picture.image, None)
             return placed_inputs(self.model, {"pixel_values": values})
-        prompt = self.prompt(text, picture)
         check_picture_sides(self.processor.image_processor)
-        images = [*picture.images]
+        if (page := getattr(self.processor, "visual_prompt_prefix", None)) is not None:
+            return placed_inputs(self.model, self._read_page(page, picture, text))
+        prompt, images = self.prompt(text, picture), [*picture.images]
         pictures: dict[str, Any] = {"images": [images] if len(images) > 1 else images[0]}
         if picture.frames:
             frames = np.stack([np.asarray(image) for image in images])
@@ -228,6 +235,17 @@ class PictureTextModel(Source):
             inputs = self.processor(text=prompt, **pictures, return_tensors="pt")
         inputs.pop("labels", None)
         return placed_inputs(self.model, inputs)
+
+    def _read_page(self, prompt: str, picture: Picture, text: str) -> Any:
+        """What a processor of pages and queries makes of pages, with a text in their prompt."""
+        if PAGE_PROMPT not in prompt:
+            raise ModelError(f"the prompt for pages of '{self.name}' has no '{PAGE_PROMPT}'")
+        processor = copy(self.processor)
+        processor.visual_prompt_prefix = prompt.replace(PAGE_PROMPT, text)
+        with devices.library_errors(f"the processor of '{self.name}' fails"):
+            inputs = processor.process_images([*picture.images])
+        inputs.pop("labels", None)
+        return inputs
 
     def write(self, reading: Reading) -> Reading:
         """The prompt with the model's output after it, or in its decoder."""
