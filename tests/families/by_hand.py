@@ -65,6 +65,19 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
         "image_grid_pinpoints": [[224, 448], [448, 224], [448, 448]],
     },
     "hunyuan_vl": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [16] * 4}}},
+    "fast_vlm": {
+        "vision_config": {
+            "model_type": "timm_wrapper",
+            "architecture": "fastvit_mci3",
+            "do_pooling": True,
+            "global_pool": "avg",
+            "hidden_size": 3072,
+            "initializer_range": 0.02,
+            "model_args": {"inference_mode": True, "layers": [1, 1, 1, 1, 1]},
+            "patch_size": 64,
+            "image_size": 256,
+        }
+    },
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "qwen2_5_omni": {"enable_audio_output": False, "thinker_config": {"vision_start_token_id": 1}},
     "qwen3_omni_moe": {
@@ -109,6 +122,7 @@ AFTER: dict[str, Mapping[str, Any]] = {
 
 PROCESSORS: dict[str, Mapping[str, Any]] = {
     "aria": {"max_image_size": 490},
+    "dots3_note": {"temporal_patch_size": 1},
     "perception_lm": {"tile_size": 56},
     "emu3": {"min_pixels": 64 * 64, "max_pixels": 128 * 128},
     "clap": {"truncation": "rand_trunc"},
@@ -119,11 +133,16 @@ READS_WITH = {
     "wav2vec2-bert": "SeamlessM4TFeatureExtractor",
     **dict.fromkeys(("glm_ocr", "glmga"), "Glm46VProcessor"),
     "cosmos3_omni": "Qwen3VLProcessor",
-    "colmodernvbert": "Idefics3ImageProcessorPil",
-    "fast_vlm": "CLIPImageProcessorPil",
-    "fuyu": "FuyuImageProcessor",
+    "fast_vlm": "LlavaProcessor",
 }
 """By type: what its checkpoints read with, where transformers' table names another, or none."""
+
+SEES_WITH = {
+    "colmodernvbert": "Idefics3ImageProcessorPil",
+    "fast_vlm": "CLIPImageProcessorPil",
+    "fuyu": "FuyuImageProcessor",  # its twin without torchvision fails
+}
+"""By type: what its checkpoints read pictures with, where transformers' table does not say it."""
 
 NO_TEXT = ("gemma4_assistant", "gemma4_unified_assistant")
 """Types whose class names ids as its input and asks for the states of another model instead."""

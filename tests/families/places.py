@@ -27,15 +27,34 @@ TEMPLATE = (
 
 def run(reader: Reader, model: Any, mark: str) -> Reader:
     """Run a model on what its reader reads, and put right the number of places for a picture."""
+    mark = mark or _mark_in(model.config, reader)
     inputs, error = _attempt(reader, model, mark)
     if error is not None:
-        inputs = _corrected(reader, model, mark, error)
+        wrong = MISMATCH.search(str(error))
+        try:
+            inputs = _corrected(reader, model, mark, error)
+        except Exception:
+            if not wrong or not mark or wrong[1] != "1":
+                raise
+            mark *= int(wrong[2])  # a template may hold them all
+            inputs, left = _attempt(reader, model, mark)
+            if left is not None:
+                raise error from None
     plain = mark == getattr(reader.made, "image_token", mark)
     if reader.tokenizer is not None and not plain:
         reader = replace(reader, template=TEMPLATE.replace("MARK", mark))
         reader.made.chat_template = reader.template
     reader.last = inputs
     return reader
+
+
+def _mark_in(config: Any, reader: Reader) -> str:
+    """The token of pictures that a configuration names, where a processor names none."""
+    number = next((n for n in (getattr(config, one, None) for one in PLACES) if n is not None), None)
+    named = getattr(reader.made, "image_token", getattr(reader.tokenizer, "image_token", None))
+    if reader.tokenizer is None or named or not isinstance(number, int):
+        return ""
+    return str(reader.tokenizer.convert_ids_to_tokens(number))
 
 
 def _attempt(reader: Reader, model: Any, mark: str) -> tuple[dict[str, Any], Exception | None]:

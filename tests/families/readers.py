@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.errors import first_line
-from tests.families.by_hand import PROCESSORS, READS_WITH
+from tests.families.by_hand import PROCESSORS, READS_WITH, SEES_WITH
 from tests.families.copies import NotBuiltError
 from tests.families.types_of import find_type, reads_films
 from tests.families.words import NAMES as WORDS
@@ -185,8 +185,7 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
 def processor_of(name: str, config: Any) -> Any:
     """The class of the processor that a type's checkpoints name, or that transformers' table names."""
     own = READS_WITH.get(name, "")
-    whole = own.endswith("Processor") and "Image" not in own
-    return _import(own) if whole else class_in("processor", name, config)
+    return _import(own) if own.endswith("Processor") else class_in("processor", name, config)
 
 
 def is_tower(name: str) -> bool:
@@ -219,7 +218,7 @@ STAND_INS = {"grid_thw": "Qwen2VL", "image_grid_thw": "Qwen2VL", "target_sizes":
 def _feature_extractor(name: str, config: Any) -> Any:
     import transformers
 
-    if name in READS_WITH:
+    if READS_WITH.get(name, "").endswith("Extractor"):
         return fitted(getattr(transformers, READS_WITH[name]), config)
     made_by = class_in("feature", name, config)
     if made_by is None:
@@ -263,8 +262,7 @@ def _parts_of(attributes: list[str], name: str, config: Any, whole: Any) -> dict
         if "tokenizer" in attribute:
             continue
         if "image" in attribute:
-            own = READS_WITH.get(name, "")
-            found = _import(own) if "ImageProcessor" in own else None
+            found = _import(SEES_WITH[name]) if name in SEES_WITH else None
             found = found or class_in("image", name, config) or class_in("image", room, config)
             if found is None:
                 raise NotBuiltError("transformers names no image processor for it")
@@ -289,6 +287,8 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
     from attnviz.features.picture_text.source import without_videos
 
     marks = marks_of(made_by)
+    if kind == "picture-text" and not any("im" in one.lower() for one in marks):
+        marks.append("<image>")  # its chat template alone names the token
     named = all_named(made_by, marks, named)
     attributes = made_by.get_attributes()
     if "video_processor" in attributes and not is_torchvision_available():
