@@ -113,6 +113,9 @@ AFTER: dict[str, Mapping[str, Any]] = {
     },
     "chameleon": {"vq_config": {**FEW_CODES, "num_embeddings": 100}},
     "hunyuan_vl": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [2, 2, 2, 2]}}},
+    **dict.fromkeys(
+        ("minicpm_ocr", "minicpmv4_6", "minicpmv4_7"), {"vision_config": {"insert_layer_id": 1}}
+    ),
     "llama4": {"vision_config": {"intermediate_size": 256}},
     "muse_glimmer": {"out_hidden_size": 256},
     "muse_spark": {"out_hidden_size": 256},

@@ -30,6 +30,7 @@ LEVELS = 8  # powers of two that tell embeddings apart in one pass
 NEAR = 1e-3  # how near to a power of two a gradient must be
 MIXED = 0.02  # share of numbers that may go into more than one embedding
 MOST_VECTORS = 64  # of a parameter that may stand between patches
+BENT = 0.02  # of a picture's side, how far from a plane points may be
 FULL = 0.98  # of the contrast, where a pixel shows nothing of the padding
 
 
@@ -171,7 +172,8 @@ def _grey(shade: NDArray[Any], size: tuple[int, int]) -> Any:
 def extend_points(points: Floats, span: Floats) -> Floats:
     """Points with those of the padding: each whole image goes on as a plane, outside the picture.
 
-    The plane also evens out the steps of the grey.
+    The plane also evens out the steps of the grey. What is no plane (patches that stand in a row)
+    is left as it is.
     """
     if points.ndim < 5:  # patches, not images of shape (…, colours, height, width)
         return points
@@ -188,9 +190,12 @@ def extend_points(points: Floats, span: Floats) -> Floats:
         inside = plane[visible]
         if np.linalg.matrix_rank(squares := inside.T @ inside) < 3:
             continue
-        for axis in (1, 2):
-            values = flat[axis, image][:, visible].mean(axis=0)
-            result[axis, image] = plane @ np.linalg.solve(squares, inside.T @ values)
+        values = flat[1:, image][:, :, visible].mean(axis=1)
+        planes = np.linalg.solve(squares, inside.T @ values.T)
+        off = np.median(np.abs(inside @ planes - values.T), axis=0)
+        if (off > BENT * np.ptp(values, axis=1)).any():
+            continue
+        result[1:, image] = (plane @ planes).T[:, None]
         result[0, image] = flat[0, image, 0, visible][0]
     return result.reshape(points.shape)
 
