@@ -28,6 +28,7 @@ TEMPLATE = (
 def run(reader: Reader, model: Any, mark: str) -> Reader:
     """Run a model on what its reader reads, and put right the number of places for a picture."""
     mark = mark or _mark_in(model.config, reader)
+    own = getattr(reader.made, "image_token", mark)
     inputs, error = _attempt(reader, model, mark)
     if error is not None:
         wrong = MISMATCH.search(str(error))
@@ -40,8 +41,7 @@ def run(reader: Reader, model: Any, mark: str) -> Reader:
             inputs, left = _attempt(reader, model, mark)
             if left is not None:
                 raise error from None
-    plain = mark == getattr(reader.made, "image_token", mark)
-    if reader.tokenizer is not None and not plain:
+    if reader.tokenizer is not None and mark != own:
         reader = replace(reader, template=TEMPLATE.replace("MARK", mark))
         reader.made.chat_template = reader.template
     reader.last = inputs
