@@ -100,6 +100,7 @@ FEW_CODES = {"base_channels": 32, "num_res_blocks": 1}
 AFTER: dict[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [3, 3, 2]}}},
     "gemma4_unified": {"vision_config": {"output_proj_dims": 64}},
+    "phi4_multimodal": {"vision_config": {"crop_size": 112}},
     **{name: {"quantization_dim": 128} for name in ("neucodec", "xcodec2")},
     "xcodec": {"codebook_dim": 128},
     "clap": {"audio_config": {"hidden_size": 128}},
@@ -125,6 +126,7 @@ AFTER: dict[str, Mapping[str, Any]] = {
 
 PROCESSORS: dict[str, Mapping[str, Any]] = {
     "aria": {"max_image_size": 490},
+    "deepseek_vl_hybrid": {"high_res_size": {"height": 128, "width": 128}},
     "dots3_note": {"temporal_patch_size": 1},
     "perception_lm": {"tile_size": 56},
     "emu3": {"min_pixels": 64 * 64, "max_pixels": 128 * 128},

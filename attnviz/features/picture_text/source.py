@@ -17,6 +17,7 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import mark_tokens, patch_tokens
+from attnviz.features.picture_text.beside import Sight, find_beside
 from attnviz.features.picture_text.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -25,7 +26,7 @@ from attnviz.features.picture_text.layouts import (
     image_token_of,
     place_by_probes,
 )
-from attnviz.features.picture_text.probe import embeddings_of, find_cells
+from attnviz.features.picture_text.probe import PlacelessError, embeddings_of, find_cells
 from attnviz.features.vision.pictures import (
     CAPTIONER,
     SIDE,
@@ -119,44 +120,42 @@ class PictureTextModel(Source):
             )
         with imports.quiet():
             reading = self.read(picture, query.text)
-            places, sheets = self.sheets_of(reading, picture)
+            sight = self.sight_of(reading, picture)
+            sheets = sight.sheets
             if self.max_new_tokens is not None:
                 reading = self.write(reading)
-            text, tokens = self._words(reading, int(places[-1]) + 1)
-            every = self._capture(reading, sheets, tokens)
+            text, tokens = self._words(reading, int(sight.places[-1]) + 1)
+            every = self._capture(reading, sight, tokens)
         captures = [item for item in every if item.layout is None]
         others = ", ".join(dict.fromkeys(item.stream for item in every if item.layout is not None))
         if others:  # Inkling 2 attends over depth too
             left = (f"attention of the stream {others} is left out: its keys are no tokens",)
             reading = replace(reading, notes=(*reading.notes, *left))
-        maps = self._maps(captures, reading, sheets, places, tokens)
+        maps = self._maps(captures, reading, sight, tokens)
         shapes = {sheet.name: " × ".join(map(str, sheet.cells.shape)) for sheet in sheets}
         patches = shapes.values() if len(shapes) == 1 else map(" ".join, shapes.items())
         provenance = with_routes(self.provenance, [item.route for item in captures])
         settings = {**provenance.settings, "patches": "; ".join(patches)}
         notes = (*provenance.notes, *reading.notes)
         provenance = replace(provenance, settings=settings, notes=notes)
-        over = {f"{self.looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
-        return Attention(maps, provenance, text=text, seen=sheets[0].box, sheets=over)
+        who = "queries" if sight.queries else "text"
+        over = {f"{who}-to-{one.name}": (one.picture, one.box) for one in sheets}
+        box = next((one.box for one in sheets), None)
+        return Attention(maps, provenance, text=text, seen=box, sheets=over)
 
     @property
     def looks(self) -> str:
         return "queries" if BY_FAMILY.get(self.kind) == "queries" else "text"
 
-    def sheets_of(self, reading: Reading, picture: Picture) -> tuple[Any, list[Sheet]]:
+    def sheets_of(self, reading: Reading, picture: Picture) -> tuple[Any, Sequence[Sheet]]:
         """The positions of all tokens of the pictures, and the grids that they make."""
-        ids, row, cells = np.array(reading.ids), BY_FAMILY.get(self.kind), None
+        sight = self.sight_of(reading, picture)
+        return sight.places, sight.sheets
+
+    def sight_of(self, reading: Reading, picture: Picture) -> Sight:
+        """Where the tokens of the pictures are, and which parts of them they are made of."""
+        ids, row = np.array(reading.ids), BY_FAMILY.get(self.kind)
         places = self.places_of_pictures(reading.ids, video=picture.frames)
-        if row is None:
-            cells = find_cells(
-                self.model,
-                lambda images: self._inputs(replace_images(picture, images), reading.text),
-                picture.images,
-                partial(self._embed, length=len(ids)),
-            )
-            places = np.flatnonzero(np.isin(ids, ids[cells.places]))
-        if not len(places) or places[-1] + 1 == len(ids):
-            raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
         read = PicturesRead(
             name=self.name,
             config=self.model.config,
@@ -166,10 +165,31 @@ class PictureTextModel(Source):
             places=places,
             video=picture.frames,
         )
-        if cells is not None:
-            return places, place_by_probes(read, cells)
-        assert row is not None
-        return places, LAYOUTS[row].place(read)
+        made_of = partial(self._made_of, picture, reading.text)
+        embed = partial(self._embed, length=len(ids))
+        if row is not None:
+            if self.looks == "queries":
+                sheets = LAYOUTS[row].place(read)
+                keys = sheets[0].cells.size + len(sheets[0].placeless)
+                sight = Sight(places, sheets, "cross", keys, queries=True)
+            else:
+                sight = Sight(places, LAYOUTS[row].place(read))
+        else:
+            try:
+                cells = find_cells(self.model, made_of, picture.images, embed)
+                places = np.flatnonzero(np.isin(ids, ids[cells.places]))
+                sight = Sight(places, place_by_probes(replace(read, places=places), cells))
+            except PlacelessError:
+                found = find_beside(self.model, made_of, embed, read, len(ids))
+                if found is None:
+                    raise
+                sight = found
+        if not len(sight.places) or sight.places[-1] + 1 == len(ids):
+            raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
+        return sight
+
+    def _made_of(self, picture: Picture, text: str, images: Sequence[Any]) -> dict[str, Any]:
+        return self._inputs(replace_images(picture, images), text)
 
     def places_of_pictures(self, ids: Sequence[int], *, video: bool) -> Any:
         """The positions of the tokens of pictures, or of a video, as the configuration says."""
@@ -285,15 +305,18 @@ class PictureTextModel(Source):
         return text + output, label_ids(self.tokenizer, reading.new, output, before=text)
 
     def _capture(
-        self, reading: Reading, sheets: Sequence[Sheet], tokens: Sequence[Token]
+        self, reading: Reading, sight: Sight, tokens: Sequence[Token]
     ) -> list[Captured]:
         """The tokens' rows in every layer; where a family has them, those of its queries too."""
         config, length, inputs = self.model.config, len(reading.ids), reading.inputs
-        behind, stream = max(len(reading.new) - 1, 0), "self"
+        behind, stream = max(len(reading.new) - 1, 0), sight.text
         sides = {stream: (length + behind, length + behind)}
         if (words := reading.inputs.get("decoder_input_ids")) is not None:
             stream = "cross"  # a captioner's ids are those of two sides
             sides = {stream: (words.shape[1], reading.ids.count(-1) or length)}
+        elif sight.stream and not sight.queries:
+            stream = sight.stream
+            sides = {stream: (length + behind, sight.keys)}
         elif config.is_encoder_decoder:
             stream = "encoder"
             sides = {stream: (length, length)}
@@ -306,27 +329,30 @@ class PictureTextModel(Source):
         grids = {
             stream: PooledGrid(TokenBlocks(last - len(tokens), last), each_token(sides[stream][1]))
         }
-        if self.looks == "queries":
-            keys = sheets[0].cells.size + len(sheets[0].placeless)
-            sides["cross"] = (int(config.num_query_tokens), keys)
-            grids["cross"] = PooledGrid(*map(each_token, sides["cross"]))
+        if sight.stream and sight.queries:
+            sides[sight.stream] = (len(sight.places), sight.keys)
+            grids[sight.stream] = PooledGrid(*map(each_token, sides[sight.stream]))
         return capture(self.model, inputs, sides, grids=grids)
 
     def _maps(
         self,
         captures: Sequence[Captured],
         reading: Reading,
-        sheets: Sequence[Sheet],
-        places: Any,
+        sight: Sight,
         tokens: tuple[Token, ...],
     ) -> tuple[AttentionMap, ...]:
         """A map for each grid of patches and each run of layers of one shape."""
-        side = WRITTEN if reading.new else "text"
-        if self.looks == "queries":
-            return self._query_maps(captures, sheets[0], places, tokens, side)
+        side, sheets, places = WRITTEN if reading.new else "text", sight.sheets, sight.places
+        if sight.queries:
+            return self._query_maps(captures, sight, tokens, side)
         cells = {int(place) for sheet in sheets for place in sheet.cells.flat}
         names = {place: name for sheet in sheets for place, name in sheet.placeless.items()}
-        loose = [place for place in range(places[0], places[-1] + 1) if place not in cells]
+        among = range(sight.keys) if sight.stream else range(places[0], places[-1] + 1)
+        loose = [place for place in among if place not in cells]
+        if sight.stream:  # padding of tiles is left out
+            seen = np.any([item.weights.any(axis=(0, 1, 2)) for item in captures], axis=0)
+            loose = [place for place in loose if seen[place]]
+            names |= {place: f"[key {place}]" for place in loose if place not in names}
         # A token without a place belongs to the last grid that begins before it.
         starts = np.array([sheet.cells.min() for sheet in sheets])
         marks: list[dict[int, str]] = [{} for _ in sheets]
@@ -342,16 +368,19 @@ class PictureTextModel(Source):
 
     @staticmethod
     def _query_maps(
-        items: Sequence[Captured], sheet: Sheet, places: Any, tokens: tuple[Token, ...], side: str
+        items: Sequence[Captured], sight: Sight, tokens: tuple[Token, ...], side: str
     ) -> tuple[AttentionMap, ...]:
         """The maps of the queries over the patches, then of the text over the queries."""
-        queries = tuple(Token(f"query {number}") for number in range(len(places)))
+        queries = tuple(Token(f"query {number}") for number in range(len(sight.places)))
         over_patches, over_queries = list[AttentionMap](), list[AttentionMap]()
         for item in items:
-            if item.stream == "cross":
-                over_patches.append(_patch_map(item, sheet, queries, "queries", sheet.placeless))
+            if item.stream == sight.stream:
+                over_patches += [
+                    _patch_map(item, sheet, queries, "queries", sheet.placeless)
+                    for sheet in sight.sheets
+                ]
                 continue
-            weights, layers = item.weights[..., places], item.layers
+            weights, layers = item.weights[..., sight.places], item.layers
             attention = AttentionMap("text-to-queries", tokens, queries, weights, layers=layers)
             over_queries.append(replace(attention, query_side=side, key_side="queries"))
         return (*over_patches, *over_queries)
