@@ -307,6 +307,8 @@ def set_side(reader: Reader, side: Any) -> None:
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
     if hasattr(reader.part, "scale_resolution"):
         reader.part.scale_resolution = high
+    if isinstance(getattr(reader.part, "image_size", None), int):
+        reader.part.image_size = high
     if hasattr(reader.part, "max_patches"):
         reader.part.max_patches = 64
     for name in ("size", "crop_size", "pad_size", "max_image_size"):

@@ -54,9 +54,6 @@ ONE_PICTURE = (
     "instructblip",
     "florence2",
     CAPTIONER,
-    "colpali",
-    "colqwen2",
-    "colmodernvbert",
 )  # families that read one picture only
 PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu"), "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
@@ -114,7 +111,8 @@ class PictureTextModel(Source):
             check_text(query.text)
         if picture.frames and not mark_of(self.processor, self.model.config, "video"):
             raise UsageError(f"'{self.name}' reads no video: leave --video out")
-        if picture.more and self.kind in ONE_PICTURE:
+        pages = hasattr(self.processor, "visual_prompt_prefix")
+        if picture.more and (pages or self.kind in ONE_PICTURE):
             raise UsageError(
                 f"'{self.name}' reads one picture, and {len(picture.images)} are given"
             )
@@ -134,6 +132,9 @@ class PictureTextModel(Source):
         maps = self._maps(captures, reading, sight, tokens)
         shapes = {sheet.name: " × ".join(map(str, sheet.cells.shape)) for sheet in sheets}
         patches = shapes.values() if len(shapes) == 1 else map(" ".join, shapes.items())
+        if not sheets:  # whose patches they gather from is not shown
+            left = ("the picture's tokens are queries without a place in it: none is shown",)
+            reading = replace(reading, notes=(*reading.notes, *left))
         provenance = with_routes(self.provenance, [item.route for item in captures])
         settings = {**provenance.settings, "patches": "; ".join(patches)}
         notes = (*provenance.notes, *reading.notes)
@@ -196,6 +197,9 @@ class PictureTextModel(Source):
         number = image_token_of(self.model.config, "video") if video else None
         if number is None:
             number = image_token_of(self.model.config)
+        mark = mark_of(self.processor, self.model.config, "image") if number is None else ""
+        if mark and self.kind != CAPTIONER:
+            number = self.tokenizer.convert_tokens_to_ids(mark)
         return np.flatnonzero(np.array(ids) == (-1 if number is None else number))
 
     def _embed(self, inputs: Mapping[str, Any], *, length: int) -> Any:
