@@ -38,7 +38,9 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense"] + ["sparse"] * 11}},
     "deepseek_v2": {"topk_group": 1, "n_group": 1, "num_experts_per_tok": 2},
     **{name: {"vision_config": {}} for name in ("embedding_gemma2", "gemma4", "gemma4_unified")},
-    "emu3": {"vocabulary_map": {"<image>": 8, "<|extra_200|>": 9, **codes("<|visual token {:06}|>")}},
+    "emu3": {
+        "vocabulary_map": {"<image>": 8, "<|extra_200|>": 9, **codes("<|visual token {:06}|>")}
+    },
     "perception_lm": {
         "projector_pooling_ratio": 2,
         "vision_config": {
@@ -56,7 +58,7 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
                 "global_pool": "",
                 "use_post_transformer_norm": False,
             },
-        }
+        },
     },
     "granite4_vision": {
         "downsample_rate": "1/2",
@@ -114,9 +116,10 @@ AFTER: dict[str, Mapping[str, Any]] = {
     },
     "chameleon": {"vq_config": {**FEW_CODES, "num_embeddings": 100}},
     "hunyuan_vl": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [2, 2, 2, 2]}}},
-    **dict.fromkeys(
-        ("minicpm_ocr", "minicpmv4_6", "minicpmv4_7"), {"vision_config": {"insert_layer_id": 1}}
-    ),
+    **{
+        name: {"vision_config": {"insert_layer_id": 1}}
+        for name in ("minicpm_ocr", "minicpmv4_6", "minicpmv4_7")
+    },
     "llama4": {"vision_config": {"intermediate_size": 256}},
     "muse_glimmer": {"out_hidden_size": 256},
     "muse_spark": {"out_hidden_size": 256},

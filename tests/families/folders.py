@@ -305,15 +305,12 @@ def set_side(reader: Reader, side: Any) -> None:
     if side is None:
         return
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
-    if hasattr(reader.part, "scale_resolution"):
-        reader.part.scale_resolution = high
-    if isinstance(getattr(reader.part, "image_size", None), int):
-        reader.part.image_size = high
-    if hasattr(reader.part, "max_patches"):
-        reader.part.max_patches = 64
+    numbers = {"scale_resolution": high, "image_size": high, "max_patches": 64}
+    for name in numbers.keys() & vars(reader.part).keys():
+        setattr(reader.part, name, numbers[name])
     for name in ("size", "crop_size", "pad_size", "max_image_size"):
-        own = getattr(reader.part, name, None)
-        if own is None or isinstance(own, int | float):
+        own = getattr(reader.part, name, None) or 0
+        if isinstance(own, int | float):
             continue
         keys = {key for key, value in dict(own).items() if value is not None}
         if {"height", "width"} <= keys:

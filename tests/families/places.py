@@ -50,7 +50,8 @@ def run(reader: Reader, model: Any, mark: str) -> Reader:
 
 def _mark_in(config: Any, reader: Reader) -> str:
     """The token of pictures that a configuration names, where a processor names none."""
-    number = next((n for n in (getattr(config, one, None) for one in PLACES) if n is not None), None)
+    numbers = (getattr(config, one, None) for one in PLACES)
+    number = next((one for one in numbers if one is not None), None)
     named = getattr(reader.made, "image_token", getattr(reader.tokenizer, "image_token", None))
     if reader.tokenizer is None or named or not isinstance(number, int):
         return ""

@@ -183,7 +183,7 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
 
 
 def processor_of(name: str, config: Any) -> Any:
-    """The class of the processor that a type's checkpoints name, or that transformers' table names."""
+    """The class of the processor that a type's checkpoints name, or transformers' table."""
     own = READS_WITH.get(name, "")
     return _import(own) if own.endswith("Processor") else class_in("processor", name, config)
 
@@ -286,9 +286,7 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
 
     from attnviz.features.picture_text.source import without_videos
 
-    marks = marks_of(made_by)
-    if kind == "picture-text" and not any("im" in one.lower() for one in marks):
-        marks.append("<image>")  # its chat template alone names the token
+    marks = _marks_for(made_by, kind)
     named = all_named(made_by, marks, named)
     attributes = made_by.get_attributes()
     if "video_processor" in attributes and not is_torchvision_available():
@@ -333,6 +331,13 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
     raise NotBuiltError(
         f"its {made_by.__name__}: {type(reason).__name__}: {first_line(reason)}"
     ) from reason
+
+
+def _marks_for(made_by: Any, kind: str) -> list[str]:
+    """The special tokens of a class, with one for pictures where its chat template names it."""
+    marks = marks_of(made_by)
+    named = kind != "picture-text" or any("im" in one.lower() for one in marks)
+    return marks if named else [*marks, "<image>"]
 
 
 ALIKE = {"img_size": ("image_size",)}

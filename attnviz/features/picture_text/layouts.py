@@ -7,7 +7,7 @@ class token, the end of a row, the name of a tile) stay keys without a place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isqrt, sqrt
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attnviz.core.errors import AttentionError
 from attnviz.features.picture_text.probe import Cells
 from attnviz.features.picture_text.sheets import grids_of
-from attnviz.features.vision.pictures import Box, seen_box, special_names
+from attnviz.features.vision.pictures import Box, special_names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,32 +171,6 @@ def place_queries(read: PicturesRead) -> list[Sheet]:
     return [Sheet("picture", 0, cells, read.whole_box(0), {0: "[CLS]"})]
 
 
-def place_codes(read: PicturesRead) -> list[Sheet]:
-    """Each picture in codes of a codebook, row by row; a token may end a row."""
-    sizes = read.inputs.get("image_sizes")
-    shapes = [read.inputs["pixel_values"].shape[-2:]] * len(read.pictures)
-    if sizes is not None:
-        shapes = [(int(high), int(wide)) for high, wide in sizes]
-    for side in range(1, min(shapes[0]) + 1):
-        for ends in (0, 1):
-            grids = [(high // side, wide // side + ends) for high, wide in shapes]
-            whole = all(high % side == wide % side == 0 for high, wide in shapes)
-            if whole and sum(rows * columns for rows, columns in grids) == len(read.places):
-                return [*_code_sheets(read, grids, ends)]
-    raise read.misfit("rows of codes")
-
-
-def _code_sheets(
-    read: PicturesRead, grids: Sequence[tuple[int, int]], ends: int
-) -> Iterator[Sheet]:
-    parts = read.split_places([rows * columns for rows, columns in grids], "rows of codes")
-    for number, (own, (rows, columns)) in enumerate(zip(parts, grids, strict=True)):
-        cells = own.reshape(rows, columns)
-        box = seen_box(read.processor.image_processor, read.pictures[number], None)
-        breaks = {int(place): "[newline]" for place in cells[:, columns - ends :].flat}
-        yield Sheet(read.picture_name(number), number, cells[:, : columns - ends], box, breaks)
-
-
 @dataclass(frozen=True, slots=True)
 class PatchLayout:
     """A way to put image tokens into pictures that probes do not find, and its families."""
@@ -219,12 +193,6 @@ LAYOUTS = {
         "a query has no patches of its own: where it looks is its own attention",
         place_queries,
         ("blip-2", "instructblip"),
-    ),
-    "codes": PatchLayout(
-        "a token for each code of the picture, row by row, and maybe one that ends a row",
-        "a code is the number of the nearest vector, which has no gradient",
-        place_codes,
-        ("chameleon", "emu3", "apertus1p5"),
     ),
 }
 """The layouts of image tokens that are written down, by name."""

@@ -320,7 +320,7 @@ def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
     reached_at, inside = list[Any](), list[Any]()
 
     def look(_: Any, states: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-        embeddings = keywords.get("inputs_embeds")
+        embeddings: Any = keywords.get("inputs_embeds")
         if embeddings is not None:
             inside.append(embeddings)
         elif inside:

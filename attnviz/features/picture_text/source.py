@@ -17,7 +17,7 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import mark_tokens, patch_tokens
-from attnviz.features.picture_text.beside import Sight, find_beside
+from attnviz.features.picture_text.beside import PictureSight, find_beside
 from attnviz.features.picture_text.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -153,7 +153,7 @@ class PictureTextModel(Source):
         sight = self.sight_of(reading, picture)
         return sight.places, sight.sheets
 
-    def sight_of(self, reading: Reading, picture: Picture) -> Sight:
+    def sight_of(self, reading: Reading, picture: Picture) -> PictureSight:
         """Where the tokens of the pictures are, and which parts of them they are made of."""
         ids, row = np.array(reading.ids), BY_FAMILY.get(self.kind)
         places = self.places_of_pictures(reading.ids, video=picture.frames)
@@ -172,19 +172,19 @@ class PictureTextModel(Source):
             if self.looks == "queries":
                 sheets = LAYOUTS[row].place(read)
                 keys = sheets[0].cells.size + len(sheets[0].placeless)
-                sight = Sight(places, sheets, "cross", keys, queries=True)
+                sight = PictureSight(places, sheets, "cross", keys, queries=True)
             else:
-                sight = Sight(places, LAYOUTS[row].place(read))
+                sight = PictureSight(places, LAYOUTS[row].place(read))
         else:
             try:
                 cells = find_cells(self.model, made_of, picture.images, embed)
                 places = np.flatnonzero(np.isin(ids, ids[cells.places]))
-                sight = Sight(places, place_by_probes(replace(read, places=places), cells))
+                sight = PictureSight(places, place_by_probes(replace(read, places=places), cells))
             except PlacelessError:
-                found = find_beside(self.model, made_of, embed, read, len(ids))
-                if found is None:
+                beside = find_beside(self.model, made_of, embed, read, len(ids))
+                if beside is None:
                     raise
-                sight = found
+                sight = beside
         if not len(sight.places) or sight.places[-1] + 1 == len(ids):
             raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
         return sight
@@ -309,7 +309,7 @@ class PictureTextModel(Source):
         return text + output, label_ids(self.tokenizer, reading.new, output, before=text)
 
     def _capture(
-        self, reading: Reading, sight: Sight, tokens: Sequence[Token]
+        self, reading: Reading, sight: PictureSight, tokens: Sequence[Token]
     ) -> list[Captured]:
         """The tokens' rows in every layer; where a family has them, those of its queries too."""
         config, length, inputs = self.model.config, len(reading.ids), reading.inputs
@@ -342,7 +342,7 @@ class PictureTextModel(Source):
         self,
         captures: Sequence[Captured],
         reading: Reading,
-        sight: Sight,
+        sight: PictureSight,
         tokens: tuple[Token, ...],
     ) -> tuple[AttentionMap, ...]:
         """A map for each grid of patches and each run of layers of one shape."""
@@ -354,8 +354,8 @@ class PictureTextModel(Source):
         among = range(sight.keys) if sight.stream else range(places[0], places[-1] + 1)
         loose = [place for place in among if place not in cells]
         if sight.stream:  # padding of tiles is left out
-            seen = np.any([item.weights.any(axis=(0, 1, 2)) for item in captures], axis=0)
-            loose = [place for place in loose if seen[place]]
+            reached = np.any([item.weights.any(axis=(0, 1, 2)) for item in captures], axis=0)
+            loose = [place for place in loose if reached[place]]
             names |= {place: f"[key {place}]" for place in loose if place not in names}
         # A token without a place belongs to the last grid that begins before it.
         starts = np.array([sheet.cells.min() for sheet in sheets])
@@ -372,7 +372,7 @@ class PictureTextModel(Source):
 
     @staticmethod
     def _query_maps(
-        items: Sequence[Captured], sight: Sight, tokens: tuple[Token, ...], side: str
+        items: Sequence[Captured], sight: PictureSight, tokens: tuple[Token, ...], side: str
     ) -> tuple[AttentionMap, ...]:
         """The maps of the queries over the patches, then of the text over the queries."""
         queries = tuple(Token(f"query {number}") for number in range(len(sight.places)))

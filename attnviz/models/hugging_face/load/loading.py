@@ -339,8 +339,8 @@ def _own_class(config: Any) -> Any:
     import transformers
 
     own = getattr(transformers, (config.architectures or [""])[0], None)
-    named = transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING.get(type(config), None)
-    is_own = getattr(own, "config_class", None) is type(config) or (own and own is named)
+    writer = transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING.get(type(config), None)
+    is_own = getattr(own, "config_class", None) is type(config) or (own and own is writer)
     return own if is_own else None
 
 
