@@ -55,11 +55,12 @@ def pythons(session: nox.Session) -> None:
     """Run the fast tier on the lowest versions and on every further Python that is found here.
 
     Each has its own environment, which is kept; one that cannot be installed is skipped, with the
-    reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing. They take
+    reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing; `-- share`
+    deals the files of tests out to the further Pythons, and the lowest versions run all. They take
     turns at the arithmetic of `processors`, which then needs no run of its own; without choice
     every processor has its turn, at last in the active environment.
     """
-    chosen, failed = set(session.posargs) - {"install"}, list[str]()
+    chosen, failed = set(session.posargs) - {"install", "share"}, list[str]()
     ready: dict[str, Path] = {}
     for name, program in {LOWEST: sys.executable, **dict(_further_pythons(_oldest()))}.items():
         if chosen and name not in chosen:
@@ -76,7 +77,10 @@ def pythons(session: nox.Session) -> None:
         ready[name] = place
     if "install" in session.posargs:
         return
-    runs = list(ready.items())
+    further = [name for name in ready if name != LOWEST] if "share" in session.posargs else []
+    files = sorted(map(str, Path("tests").rglob("test_*.py")))
+    parts = {name: files[at :: len(further)] for at, name in enumerate(further)}
+    runs = [(name, place, parts.get(name, [])) for name, place in ready.items()]
     if not chosen:
         runs += [_active(session)] * (len(PROCESSORS) - len(runs))
     _run_fast_tiers(session, runs, failed)
@@ -229,20 +233,27 @@ def _install_into(place: Path, name: str, program: str) -> str:
     return ""
 
 
-def _active(session: nox.Session) -> tuple[str, Path]:
-    """The name and the place of the environment that a session runs in."""
+Run = tuple[str, Path, list[str]]
+"""An environment's name and place, and the files of tests that it runs; none: all."""
+
+
+def _active(session: nox.Session) -> Run:
+    """The environment that a session runs in."""
     folders = session.bin_paths or [str(Path(shutil.which("python") or sys.executable).parent)]
-    return "of this environment", Path(folders[0]).parent
+    return "of this environment", Path(folders[0]).parent, []
 
 
-def _run_fast_tiers(session: nox.Session, runs: list[tuple[str, Path]], failed: list[str]) -> None:
+def _run_fast_tiers(session: nox.Session, runs: list[Run], failed: list[str]) -> None:
     """Run the fast tier in each environment, on one processor after the other; say what fails."""
     # They run beside each other: on two cores a second worker of each would collect and import
     # everything once more.
     workers = min(4, max(1, (os.cpu_count() or 1) // max(1, len(runs))))
-    running = {}
-    for (name, place), processor in zip(runs, itertools.cycle(PROCESSORS)):
-        process = _start_fast_tier(place, name, workers, PROCESSORS[processor])
+    running, turns = {}, itertools.cycle(PROCESSORS)
+    processor = next(turns)
+    for number, (name, place, files) in enumerate(runs):
+        if number and not (files and runs[number - 1][2]):  # who shares files shares a processor
+            processor = next(turns)
+        process = _start_fast_tier(place, name, workers, files, PROCESSORS[processor])
         running[f"python {name}, as on a processor {processor}"] = process
     for title, process in running.items():
         session.log(title)
@@ -255,10 +266,10 @@ def _run_fast_tiers(session: nox.Session, runs: list[tuple[str, Path]], failed: 
 
 
 def _start_fast_tier(
-    place: Path, name: str, workers: int, variables: dict[str, str]
+    place: Path, name: str, workers: int, files: list[str], variables: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     """The fast tier in an environment, as a process whose output is read at its end."""
-    words = ["-m", "pytest", "-n", str(workers), "-m", "not slow", "-p", "no:cacheprovider"]
+    words = ["-m", "pytest", "-n", str(workers), "-m", "not slow", "-p", "no:cacheprovider", *files]
     if name == LOWEST:
         # Older rich spreads columns wider.
         test = "tests/renderers/test_looks.py::test_tables_and_data_read_as_expected"

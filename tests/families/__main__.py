@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -75,4 +76,8 @@ def with_packages(
 
 
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("broken: the same command goes on from here") from None

@@ -80,6 +80,9 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
             "image_size": 256,
         }
     },
+    "diffusion_gemma": {
+        "text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
+    },
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "qwen2_5_omni": {"enable_audio_output": False, "thinker_config": {"vision_start_token_id": 1}},
     "qwen3_omni_moe": {

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from attnviz.features.audio.sound_inputs import sound_inputs
 from attnviz.features.vision.pictures import part_inputs
 from tests.families.readers import MISMATCH, TEXT, Reader, picture_of, sound_of
 from tests.families.sights import inputs_of_part, read_sight
@@ -173,8 +174,6 @@ def follow(model: Any) -> None:
                 setattr(part, name, number)
 
 
-MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
-"""Other names of the mask of what is no padding."""
 COUNTS = re.compile(r"seq_length|num_.*tokens|token.*length|seq_len|num_image|num_quer|per_image")
 """Names of how many tokens a picture or a sound has."""
 
@@ -227,12 +226,7 @@ def _read(reader: Reader, model: Any, mark: str) -> Any:
         return reader.made(**given, return_tensors="pt")
     if not hasattr(reader.part, "sampling_rate"):
         return read_sight(reader, model)
-    masks = [name for name in names if MASK.fullmatch(name)]
-    more = {"return_attention_mask": True} if masks else {}
-    read = reader.part([sound_of(rate)], sampling_rate=rate, return_tensors="pt", **more)
-    if "attention_mask" in read:
-        read.update({name: read["attention_mask"] for name in masks if name not in read})
-    return read
+    return sound_inputs(model, reader.part, sound_of(rate), rate)
 
 
 def takes(model: Any) -> set[str]:

@@ -8,9 +8,11 @@ import json
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from time import monotonic
@@ -40,9 +42,12 @@ def kept(place: Path) -> dict[str, Row]:
     """The rows of a broken run, by type."""
     if not place.exists():
         return {}
-    lines = place.read_text(encoding="utf-8").splitlines()
-    rows = (Row(**json.loads(line)) for line in lines if line.endswith("}"))
-    return {row.name: row for row in rows}
+    rows = {}
+    for line in place.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):  # a line that was cut when the run broke
+            row = Row(**json.loads(line))
+            rows[row.name] = row
+    return rows
 
 
 def try_types(names: Iterable[str], place: Path, workers: int = 1) -> Iterator[Row]:
@@ -51,6 +56,8 @@ def try_types(names: Iterable[str], place: Path, workers: int = 1) -> Iterator[R
     wanted = [*names]
     yield from (there[name] for name in wanted if name in there)
     place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists() and not place.read_bytes().endswith(b"\n"):
+        place.write_bytes(place.read_bytes() + b"\n")
     for row in _in_processes([name for name in wanted if name not in there], workers):
         with place.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row.to_dict()) + "\n")
@@ -61,27 +68,32 @@ def _in_processes(names: Sequence[str], workers: int) -> Iterator[Row]:
     _prepare(names)
     context = multiprocessing.get_context("fork")
     waiting, running = [*names], dict[Connection, tuple[str, Any, float]]()
-    while waiting or running:
-        while waiting and len(running) < workers:
-            ours, its = context.Pipe(duplex=False)
-            name = waiting.pop(0)
-            process = context.Process(target=_child, args=(name, its))
-            process.start()
-            its.close()
-            running[ours] = name, process, monotonic() + SECONDS
-        ends = [end for *_, end in running.values()]
-        ready = wait([*running], timeout=max(0.0, min(ends) - monotonic()))
-        for pipe, (name, process, end) in [*running.items()]:
-            if pipe in ready:
-                yield _received(name, pipe)
-            elif monotonic() >= end:
-                process.kill()
-                yield _lost(name, f"its trial takes more than {SECONDS} seconds")
-            else:
-                continue
-            process.join()
-            pipe.close()
-            del running[pipe]
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                ours, its = context.Pipe(duplex=False)
+                name = waiting.pop(0)
+                process = context.Process(target=_child, args=(name, its))
+                process.start()
+                its.close()
+                running[ours] = name, process, monotonic() + SECONDS
+            ends = [end for *_, end in running.values()]
+            ready = wait([*running], timeout=max(0.0, min(ends) - monotonic()))
+            for pipe, (name, process, end) in [*running.items()]:
+                if pipe in ready:
+                    row = _received(name, pipe)
+                elif monotonic() >= end:
+                    process.kill()
+                    row = _lost(name, f"its trial takes more than {SECONDS} seconds")
+                else:
+                    continue
+                process.join()
+                pipe.close()
+                del running[pipe]
+                yield row
+    finally:  # a run that is broken leaves no process behind
+        for _, process, _ in running.values():
+            process.kill()
 
 
 def _received(name: str, pipe: Connection) -> Row:
@@ -115,6 +127,7 @@ def _prepare(names: Sequence[str]) -> None:
 
 
 def _child(name: str, pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process breaks the run
     sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     from tests.families.trial import try_type

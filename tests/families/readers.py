@@ -161,13 +161,13 @@ class Reader:
 def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}) -> Reader:
     """The processor of a type; `named` are special tokens that its tokenizer has by name."""
     alone = kind in ("picture", "video")
-    whole = None if alone else processor_of(name, config)
-    if whole is not None and hasattr(whole, "get_attributes"):
-        try:
+    try:
+        whole = None if alone else processor_of(name, config)
+        if whole is not None and hasattr(whole, "get_attributes"):
             return _make_whole(name, kind, config, whole, dict(named))
-        except NotBuiltError:
-            if kind != "audio" or not is_tower(name):
-                raise
+    except NotBuiltError:
+        if kind != "audio" or not is_tower(name):
+            raise
     if kind in ("audio", "other"):
         part = _feature_extractor(name, config)
         return Reader(name, kind, part, part)

@@ -19,8 +19,10 @@ class Reading:
     attention: Any  # an `Attention`
     inputs: Mapping[str, Any]  # tensors that the model was given, for an eager pass; none: no pass
     compared: tuple[Any, ...] = ()  # maps to compare in place of those that are shown
-    # By stream, the positions of a map's last keys; its rows are the last of the sequence.
+    # By stream, the positions of a map's last keys, and of its rows: else the last of the sequence.
     cells: Mapping[str, Any] = field(default_factory=dict)
+    asking: Mapping[str, Any] = field(default_factory=dict)
+    part: str | None = None  # the path of the part that reads the inputs; None: that which runs
 
     @property
     def maps(self) -> tuple[Any, ...]:
@@ -32,8 +34,9 @@ class Reading:
         if stream not in self.cells:
             return ours, given
         places, rows = self.cells[stream], ours[0].shape[1]
+        asking = self.asking.get(stream, slice(-rows, None))
         return [one[..., -len(places) :] for one in ours], [
-            one[:, -rows:, places] for one in given if one.shape[-1] > max(places)
+            one[:, asking][..., places] for one in given if one.shape[-1] > max(places)
         ]
 
 
@@ -96,6 +99,8 @@ def difference(reading: Reading, expected: Mapping[str, list[Any]]) -> tuple[flo
             said = "eager gives out no weights"
         elif [one.shape for one in ours] != [one.shape for one in theirs]:
             said = f"eager gives out {len(given)} arrays of other shapes for {len(ours)} layers"
+        elif any(np.isnan(one).any() for one in theirs):
+            said = "eager weights are NaN"
         else:
             off = farthest(ours, theirs)
             if off > NEAR and reading.attention.learned_sink:

@@ -136,17 +136,39 @@ def read_sound(copy: Copy, folder: Path) -> Reading:
     from attnviz.features.audio.audio_text import STREAM, load_audio_text_model, placeholder_of
 
     options: dict[str, Any] = {"model": str(folder), "device": "cpu", "sampling_rate": RATE}
+    text = ""
     try:
-        return Reading(attnviz.audio(sound_of(RATE), **options), {})
+        shown = attnviz.audio(sound_of(RATE), **options)
     except AttnvizError as error:
         if "--text" not in str(error):
             raise
-        shown = attnviz.audio(sound_of(RATE), text=TEXT, **options)
+        shown = attnviz.audio(sound_of(RATE), text=(text := TEXT), **options)
     if [one.stream for one in shown.maps] != [STREAM]:
-        return Reading(shown, {})
+        return _frames(copy, folder, shown, text)
     source = load_audio_text_model(str(folder), device="cpu")
     inputs = source.read(source.cut(Recording(sound_of(RATE), RATE, 0.0, SECONDS)), TEXT).inputs
     heard = len(shown.maps[0].key_tokens)
     ids = inputs["input_ids"][0].numpy()
     places = np.flatnonzero(ids == placeholder_of(source.model.config))[:heard]
     return Reading(shown, inputs, cells={STREAM: [*map(int, places)]})
+
+
+def _frames(copy: Copy, folder: Path, shown: Any, text: str) -> Reading:
+    """A reading of frames, or of a text over them, with what the model was given."""
+    from attnviz.core.query import Query, Recording
+    from attnviz.features.audio.audio_model import load_audio_model
+
+    if "traced" in shown.provenance.settings["attention"]:  # windows, and no map of all frames
+        return Reading(shown, {})
+    source = load_audio_model(str(folder), device="cpu")
+    recording = Recording(sound_of(RATE), RATE, 0.0, SECONDS)
+    heard, _ = source.encode_recording(recording, source.cut(recording))
+    inputs, places = dict(heard.features), heard.places
+    if not source.writes:
+        parts, own = copy.model.named_modules(), type(source.listener)
+        path = (name for name, part in parts if type(part) is own)
+        cells = {one.stream: places for one in shown.maps}
+        return Reading(shown, inputs, cells=cells, asking=cells, part=next(path, None))
+    ids = source.target(Query(text, kind="recording", recording=recording), heard).ids
+    inputs["decoder_input_ids"] = torch.tensor([ids])
+    return Reading(shown, inputs, cells={"cross": places}, part="")

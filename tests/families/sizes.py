@@ -36,6 +36,7 @@ SIZES: list[tuple[str, int | Callable[[int], int]]] = [
     (r"(.*_)?num_experts_per_tok|moe_topk|moe_k|.*top_k(_experts)?", lambda few: min(few, 2)),
     (r"n_group|topk_group|first_k_dense_replace|(moe_)?(num|n)_shared_experts", 1),
     (r"num_kv_shared_layers", 0),
+    (r"num_filters", lambda many: min(many, 4)),
     (r"max_position_embeddings|n_positions", lambda most: min(most, 2048)),
 ]
 ABSENT = {"sliding_window": 16, "head_dim": HEAD, "image_token_id": 5, "video_token_id": 6}

@@ -89,7 +89,10 @@ def compare(copy: Copy, folder: Path, reading: rows.Reading) -> tuple[float | No
     try:
         own = type(copy.model).from_pretrained(folder, attn_implementation="eager").eval()
         with torch.no_grad():
-            own = part_that_runs(own, reading.inputs)
+            if reading.part is None:
+                own = part_that_runs(own, reading.inputs)
+            else:
+                own = own.get_submodule(reading.part)
             given = without_cache(own, reading.inputs)
             own(**given)  # Big Bird exchanges its attention in its first pass over a short text
             expected = rows.eager_weights(own, given)

@@ -30,7 +30,7 @@ from tests.hugging_face.tiny_heads import PATCHES, asked, make
 
 DOC = Path(__file__).parents[2] / "docs" / "tables" / "families.md"
 WRITE = "run: python -m tests.hugging_face.families"
-COMMANDS = {"text": "self", "pair": "cross, self", "joint": "", "speech": "audio"}
+COMMANDS = {"text": "self", "pair": "cross, self", "apart": "cross", "joint": "", "speech": "audio"}
 """By what a family reads: the command that shows it; else that of pictures."""
 TRIED = tuple(
     name for name in EVERY if name not in PICTURE_FAMILIES and name not in SPEECH_BUILDERS

@@ -17,7 +17,7 @@ from attnviz.models.hugging_face.batching import MapRunner, read_one
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.passes import read_calls
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
+from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, ENCODER_APART, NOT_WEIGHTS
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.features.audio.tiny_speech import SPEECH_BUILDERS
 from tests.features.picture_text.tiny_pictures import PICTURE_FAMILIES
@@ -72,10 +72,8 @@ def handed_over(own, inputs, kind):
             "text": output.text_model_output.attentions,
             "vision": output.vision_model_output.attentions,
         }
-    if kind in {"pair", "speech"}:
-        return {
-            stream: output[f"{stream}_attentions"] for stream in ("cross", "encoder", "decoder")
-        }
+    if kind in SIDES:
+        return {stream: output[f"{stream}_attentions"] for stream in SIDES[kind]}
     layers = [layer for layer in output.attentions if layer is not None]
     if own.config.model_type == "minimax":  # gives out what its other layers are made of, too
         layers = layers[::2]
@@ -157,6 +155,14 @@ def test_what_is_not_weights_is_refused(name):
     sides = sides if EVERY[name].kind == "pair" else {"self": (13, 13)}
     with pytest.raises(AttentionError, match=EVERY[name].says):
         capture(model, inputs_of(name), sides)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENCODER_APART)
+def test_an_encoder_in_windows_is_refused_alone(name):
+    assert EVERY[name].kind == "apart"
+    with pytest.raises(AttentionError, match=ENCODER_APART[name]):
+        capture(make(name)[0], inputs_of(name), {"encoder": (13, 13)})
 
 
 @pytest.mark.slow

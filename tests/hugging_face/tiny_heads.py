@@ -22,6 +22,7 @@ HEADS = {
         "AutoModelForSequenceClassification",
     ),
     "pair": ("AutoModelForSeq2SeqLM",),
+    "apart": ("AutoModelForSeq2SeqLM",),
     "speech": ("AutoModelForSpeechSeq2Seq",),
     "image": ("AutoModelForImageClassification",),
     "image and text": ("AutoModelForImageClassification",),
@@ -36,6 +37,7 @@ SIDES = {
     }
 }
 SIDES["speech"] = SIDES["pair"]
+SIDES["apart"] = {name: SIDES["pair"][name] for name in ("cross", "decoder")}
 PICTURES = ("image", "image and text", "windows")
 PATCHES = {"git": 17, "vilt": 17}
 """How many stand before the text, of families whose ids have no places for them."""
@@ -92,7 +94,7 @@ def inputs_of(
     both = {"pixel_values": pixels} if kind == "joint" or both_towers else {}
     if name == "llava":
         ids = torch.cat([torch.full((1, 16), 49), ids], 1)
-    pair = {"decoder_input_ids": ids[:, :7]} if kind == "pair" else {}
+    pair = {"decoder_input_ids": ids[:, :7]} if kind in ("pair", "apart") else {}
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **both, **pair}
 
 

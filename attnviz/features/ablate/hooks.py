@@ -100,7 +100,7 @@ def _transformer(model: nn.Module) -> Any:
             "a compiled model does not ask for its attention kernels again: give the model as it "
             "was before torch.compile"
         )
-    check_family(models[0].config, 1)
+    check_family(models[0].config, 1, ["encoder"])
     return models[0]
 
 

@@ -5,8 +5,6 @@ frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) onl
 """
 
 import inspect
-import re
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from math import ceil, prod
@@ -18,12 +16,23 @@ import torch
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import InputError, ModelError, UsageError, choose
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import patch_tokens
+from attnviz.features.audio import windows
 from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
+from attnviz.features.audio.sound_inputs import (
+    PARALLEL,
+    SIDE,
+    SOUNDS,
+    EncodedRecording,
+    inputs_of_part,
+    sound_inputs,
+    watch_frames,
+)
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.region import Region
@@ -38,26 +47,9 @@ from attnviz.models.hugging_face.inputs.generation import (
 from attnviz.models.hugging_face.load import devices, family, imports, loading
 from attnviz.models.hugging_face.loaded_model import (
     LoadedModel,
-    input_names,
-    placed_inputs,
 )
 
-SIDE = "recording"  # the side of keys, and of an encoder's queries
-SOUNDS = ("input_features", "input_values", "inputs")
-"""Names under which a model takes a recording."""
-MASK = re.compile(r"(input_)?(features?|values|audio)_(attention_)?mask")
 Heads = list[tuple[int, int]]  # layers and heads by number
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedRecording:
-    """A recording as the encoder reads it."""
-
-    features: dict[str, Any]  # tensors by input name
-    output: Any  # the encoder's
-    tokens: tuple[Token, ...]  # without padding
-    places: list[int]  # the positions of these tokens among all
-    count: int  # all tokens, padding too
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -94,7 +86,7 @@ class AudioModel(LoadedModel):
                     f"only {settings['heard']} of {recording.total:.2f} s are heard: "
                     f"--start {end:g} goes on"
                 )
-            if padding := heard.count - len(heard.places):
+            if heard.places and (padding := heard.count - len(heard.places)):
                 notes.append(f"{padding:,} keys of padding behind the recording are left out")
             attention = self._over_itself(heard) if alone else self._by_text(query, heard)
         return attention.with_maps(attention.maps, settings=settings, notes=notes)
@@ -105,9 +97,14 @@ class AudioModel(LoadedModel):
         return has_cross(self.model)
 
     @property
-    def has_patches(self) -> bool:
-        """Whether its tokens are patches of time and frequency."""
+    def is_ast(self) -> bool:
+        """Whether all patches of time and frequency attend to each other."""
         return bool(self.model.config.model_type == "audio-spectrogram-transformer")
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether its tokens are patches of time and frequency; those of CLAP attend in windows."""
+        return self.is_ast or hasattr(self.model.config, "spec_size")
 
     @property
     def rate(self) -> int:
@@ -115,8 +112,9 @@ class AudioModel(LoadedModel):
 
     def cut(self, recording: Recording) -> NDArray[np.float32]:
         """The part of a recording that the model takes at once, at its own rate."""
-        most = getattr(self.extractor, "n_samples", None)
-        if self.has_patches:  # the frames of AST are 10 ms apart
+        names = "n_samples", "nb_max_samples"
+        most = next((n for one in names if (n := getattr(self.extractor, one, None))), None)
+        if self.is_ast:  # the frames of AST are 10 ms apart
             most = self.extractor.max_length * self.rate // 100
         return resample(recording.samples, recording.rate, self.rate)[:most]
 
@@ -124,23 +122,18 @@ class AudioModel(LoadedModel):
         self, recording: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
         """The encoder's output for the samples of a recording, and its tokens."""
-        names = input_names(self.model)
-        # Some encoders ask by a name of their own for the mask of what is no padding.
-        masks = [name for name in names if MASK.fullmatch(name)]
-        options = {"return_attention_mask": True} if masks else {}
-        with devices.library_errors("the feature extractor in the model's folder fails"):
-            rows = self.extractor(
-                [samples], sampling_rate=self.rate, return_tensors="pt", **options
-            )
-            every = {**rows, **{name: rows.get(name, rows.get("attention_mask")) for name in masks}}
-        inputs = {name: row for name, row in every.items() if name in names and row is not None}
-        if masks and "attention_mask" not in inspect.signature(self.model.forward).parameters:
-            inputs.pop("attention_mask", None)  # the mask goes by its own name
-        features = placed_inputs(self.model, inputs)
-        lengths = set[int]()
+        features = sound_inputs(self.model, self.extractor, samples, self.rate)
+        seconds = len(samples) / self.rate
+        if self.has_patches and not self.is_ast:
+            columns = ceil(seconds * self.rate / self.extractor.hop_length)
+            return EncodedRecording(features, None, (), [], columns), {}
+        part, lengths = self.listener, set[int]()
         watch = watch_kernels(lambda call: lengths.add(call.query.shape[2]))
-        with devices.running_errors(self.model, SIDE), torch.no_grad(), watch:
-            output = self.listener(**features)
+        with devices.running_errors(self.model, SIDE), torch.no_grad():
+            if part is getattr(self.model, PARALLEL, None):
+                features = inputs_of_part(self.model, part, features)
+            with watch, watch_frames(part, lengths):
+                output = part(**features)
         if getattr(output, "last_hidden_state", None) is None:
             raise ModelError(
                 f"'{self.model.config.model_type}' gives out no vectors of frames, as encoders of "
@@ -150,8 +143,7 @@ class AudioModel(LoadedModel):
         count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
         if len(lengths) == 1 and not self.writes:  # others join them behind it (AudioFlamingo)
             count = lengths.pop()
-        seconds = len(samples) / self.rate
-        if self.has_patches:
+        if self.is_ast:
             tokens, places, settings = self._patches(count, seconds)
         else:
             step = self.step(features, count)
@@ -166,9 +158,11 @@ class AudioModel(LoadedModel):
         if self.writes:
             return self.model.get_encoder()
         whole = self.model.base_model
+        if (part := getattr(whole, PARALLEL, None)) is not None:
+            return part
         part = getattr(whole, "encoder", None)
-        hears = getattr(part, "main_input_name", None) == whole.main_input_name
-        return part if hears else whole
+        takes = () if part is None else inspect.signature(part.forward).parameters
+        return part if whole.main_input_name in takes else whole
 
     @property
     def squeeze_factor(self) -> int:
@@ -203,12 +197,17 @@ class AudioModel(LoadedModel):
         return (*marks, *patch_tokens(rows, wide)), [0, 1, *places], {"patches": patches}
 
     def _over_itself(self, heard: EncodedRecording) -> Attention:
+        if self.has_patches and not self.is_ast:
+            return windows.over_patches(self, heard)
         region, axes = self.region, {"encoder" if self.writes else "self": (SIDE, SIDE)}
-        if self.has_patches:
+        if self.is_ast:
             region = replace(region, max_size=heard.count)
         elif len(heard.places) < heard.count:
             region = replace(region, window=(0, len(heard.places) - 1))
-        return self._read(self.listener, heard.features, heard, axes, region)
+        try:
+            return self._read(self.listener, heard.features, heard, axes, region)
+        except AttentionError as error:
+            return windows.over_frames(self, heard, axes, error)
 
     def _by_text(self, query: Query, heard: EncodedRecording) -> Attention:
         target = self.target(query, heard)
@@ -243,9 +242,9 @@ class AudioModel(LoadedModel):
 
     def _cut_padding(self, item: Captured, heard: EncodedRecording) -> Captured:
         """Weights without the padding that the pass had to include."""
-        if not self.has_patches and item.stream != "cross":
+        if not self.is_ast and item.stream != "cross":
             return item
-        weights = item.weights[:, :, heard.places] if self.has_patches else item.weights
+        weights = item.weights[:, :, heard.places] if self.is_ast else item.weights
         return replace(item, weights=weights[..., heard.places], grid=None)
 
     def target(self, query: Query, heard: EncodedRecording) -> tokenization.TokenizedText:
@@ -370,6 +369,8 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
     if tokenizer and family.parts_of(model.config) != [model.config]:
         limit = family.reading_limit(model, tokenizer)
     notes = [f"of two towers the one for recordings is read: {path}"] if path else []
+    if hasattr(model, PARALLEL):
+        notes.append(f"of two encoders the one for words is read: {PARALLEL}")
     return AudioModel(
         name=str(name),
         model=model,

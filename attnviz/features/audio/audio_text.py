@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
@@ -23,6 +22,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.audio.recordings import RATES, check_extractor, frame_tokens, resample
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
@@ -38,18 +38,25 @@ from attnviz.models.hugging_face.inputs.tokenization import (
 )
 from attnviz.models.hugging_face.load import checkpoint, devices, imports, loading
 from attnviz.models.hugging_face.load.locate import locate
-from attnviz.models.hugging_face.loaded_model import placed_inputs
+from attnviz.models.hugging_face.loaded_model import input_names, placed_inputs
 
 SIDE, WRITTEN = "recording", "written"
 STREAM = "text-to-recording"
 PLACEHOLDERS = "audio_token_id", "audio_token_index"
 """The names of the placeholder's number in a configuration."""
-HEARING = "audio_config", "encoder_config", "thinker_config"
+HEARING = (
+    "audio_config",
+    "encoder_config",
+    "thinker_config",
+    "acoustic_tokenizer_encoder_config",
+)
 """The names of the part of a configuration that is about sound."""
 PROBE = 30.0  # seconds of silence whose frames are counted, or as many as the model takes at once
 ROUND = 0.01  # frames are multiples of the spectrogram's steps of so many seconds, as a rule
 BESIDE_IDS = {"attention_mask": 1, "token_type_ids": 0, "mm_token_type_ids": 0}
 """Values of further inputs at a token of text."""
+NOISE, WITHOUT_NOISE = "sample", "the noise that the model adds to its vectors of sound is left out"
+"""The input of a model that switches this noise (VibeVoice)."""
 MISTRAL = "[INST][BEGIN_AUDIO]{0}{1}[/INST]"
 """The prompt of Voxtral, which mistral-common writes and no template of a folder."""
 
@@ -200,12 +207,17 @@ class AudioTextModel(Source):
         else:
             how: dict[str, Any] = {"audio": [samples], "return_tensors": "pt"}
             how["audio_kwargs"] = {"sampling_rate": self.rate}
+            if steps := getattr(self.extractor, "pad_to_multiple_of", None):
+                how["audio_kwargs"]["pad_to_multiple_of"] = steps
             with devices.library_errors(f"the processor of '{self.name}' fails"):
                 inputs = self.processor(text=[self._prompt(text)], **how)
         tensors = placed_inputs(
             self.model, {name: row for name, row in inputs.items() if hasattr(row, "dtype")}
         )
-        return SoundReading(tensors, tensors["input_ids"][0].tolist())
+        notes = tuple[str, ...]()
+        if NOISE in input_names(self.model):
+            tensors[NOISE], notes = False, (WITHOUT_NOISE,)
+        return SoundReading(tensors, tensors["input_ids"][0].tolist(), notes=notes)
 
     def _prompt(self, text: str) -> str:
         """The recording, then the text, in the form of the model's training."""
@@ -297,7 +309,7 @@ class AudioTextModel(Source):
             "the output was generated greedily, then read in one pass: each word has the weights "
             "of the position that predicts it"
         )
-        return replace(reading, inputs=inputs, new=new, notes=(note, *cut))
+        return replace(reading, inputs=inputs, new=new, notes=(*reading.notes, note, *cut))
 
     def _words(self, reading: SoundReading, behind: int) -> tuple[str, tuple[Token, ...]]:
         """The text from position `behind`, and its tokens or, if it has any, the written ones."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
 from pathlib import Path
@@ -18,6 +17,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.features.image import patches
 from attnviz.features.image.patches import OBJECTS
@@ -121,7 +121,9 @@ class PictureRequest:
             raise UsageError(f"'{model}' reads no text: {flag} needs --model ID_OR_FOLDER")
         check_choice(replace(options.choice, lens=self.lens))
         if options.pictures.get("gif") and not self.video:
-            raise UsageError("a .gif is a film, and this is a picture: --picture FILE.png")
+            raise UsageError(
+                "a .gif is a film, which --video reads; of a picture: --picture FILE.png"
+            )
         if self.patch is not None and self.patch != ALL:
             step, _, place = self.patch.partition(",")
             parse_patch(place if self.video and "," in place and is_number(step) else self.patch)
@@ -396,7 +398,7 @@ def _contact_sheets(
             words=[token.text for token in main.query_tokens],
             columns=[name for name, _ in word_maps] if len(word_maps) > 1 else [""],
             title=f"{attention.provenance.title} · {which}",
-            subtitle=LOOKS.get(main.query_side, ""),
+            subtitle=looks_of(attention),
             unit=main.unit,
             how=Overlaying(smooth=smooth),
         )
@@ -421,6 +423,12 @@ LOOKS = {
     "written": "each word: where the model looked when it wrote it; pieces of a word averaged",
     "queries": "each query: which patches it reads; the text model sees queries, not patches",
     "text": "each word: where it looks; pieces of a word averaged",
-    OBJECTS: "each query: where it looks, and the box that it predicts",
+    OBJECTS: "each query: where it looks",
 }
 """The subtitle of a contact sheet, by the side of its queries."""
+
+
+def looks_of(attention: Attention) -> str:
+    """The subtitle of a contact sheet: a detector without a head predicts no boxes."""
+    boxes = ", and the box that it predicts" if any(one.box for one in attention.found) else ""
+    return LOOKS.get(attention.main.query_side, "") + boxes

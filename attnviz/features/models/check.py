@@ -5,7 +5,6 @@ the copy, applies every lens to it, and switches one head off.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
@@ -18,6 +17,7 @@ from attnviz.core import options, registry
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
+from attnviz.core.records import dataclass, replace
 from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.detection.detector import queries_of
@@ -32,7 +32,7 @@ from attnviz.models.hugging_face.capture import implied, passes, region
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.eager import value_vectors
-from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, axes_of
 from attnviz.models.hugging_face.light_opening import open_light
 from attnviz.models.hugging_face.load import imports, loading, locate
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder, read_config
@@ -326,7 +326,7 @@ def _example_request(model: Any) -> outputs.ExperimentRequest:
     places = counts[0] if counts else int(output[0].shape[1])
     places = TOKENS if "input_ids" in inputs else places
     lengths = {"target": 7, "source": places, "text": places}
-    axes = SEQ2SEQ_AXES if both else {"self": ("text", "text")}
+    axes = axes_of(config) if both else {"self": ("text", "text")}
     tokens = {side: tuple(Token(str(n)) for n in range(count)) for side, count in lengths.items()}
     empty = Attention((), Provenance("a small copy", config.model_type))
     encoding = EncodedQuery(part, inputs, tokens, axes, empty)

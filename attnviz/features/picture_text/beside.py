@@ -9,7 +9,6 @@ words of the vocabulary, in rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from PIL import Image
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.records import dataclass, replace
 from attnviz.features.picture_text.layouts import PicturesRead, Sheet, place_by_probes
 from attnviz.features.picture_text.probe import Cells, ReachedError, find_cells
 from attnviz.features.vision.pictures import SIDE, seen_box

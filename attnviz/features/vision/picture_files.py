@@ -57,7 +57,7 @@ def read_picture(path: Path | Any) -> Image:
     if not isinstance(path, Path):
         return upright_picture(picture_of(path), name_of(path))
     if not path.is_file():
-        what = "is a folder, not a picture" if path.is_dir() else "does not exist"
+        what = "is a folder: --video reads one of frames" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {what}")
     return upright_picture(path, f"'{path}'")
 

@@ -7,7 +7,6 @@ asks, over the patches where its keys lie. Links between windows do not exist: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import not_finite
 from attnviz.core.errors import AttentionError
+from attnviz.core.records import dataclass, field
 from attnviz.features.windows.places import PixelPlaces, PlacedCall, PlaceTracing, trace_places
 
 CLOSE = 1e-3  # of the picture's side: nearer places are one
@@ -229,7 +229,7 @@ class LayerReader:
 def _heads(call: PlacedCall) -> NDArray[np.int64]:
     """The head of each call, by the channels of its queries."""
     assert call.queries is not None
-    channels = _numpy(call.queries.channel).mean(-1)
+    channels = _numpy(call.queries.channel).max(-1)  # that of rows of padding is 0
     of_heads, heads = np.unique(np.round(channels, 2), return_inverse=True)
     if len(np.unique(np.bincount(heads))) > 1:
         raise NotOverPatches(f"calls of {len(of_heads)} heads that are not alike")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import (
     AVERAGE,
     check_patch,
@@ -80,6 +80,7 @@ def read_picture(
     name: str,
     patch: str | None,
     whole: bool = False,
+    what: str = SIDE,
 ) -> PlacedPicture:
     """A picture's attention over its patches, wherever a model moves them.
 
@@ -90,6 +91,7 @@ def read_picture(
         name: the model's, for errors.
         patch: the patch that asks, "all", or None.
         whole: whether a lens needs the rows of every patch.
+        what: the side of queries and keys.
 
     Returns:
         The map of all patches where every layer has the same ones; else one row of each layer: that
@@ -110,7 +112,7 @@ def read_picture(
     first = reader.layers[0].queries.grid
     if at is not None:
         check_patch(str(patch), *first.shape)
-    notes = tuple(_notes(reader))
+    notes = tuple(_notes(reader, what))
     maps = _whole_map(reader.layers, names)
     if maps is None:
         if patch == "all":
@@ -123,6 +125,7 @@ def read_picture(
                 "use --lens raw"
             )
         maps = _row_maps(reader.layers, names, at)
+    maps = tuple(replace(item, query_side=what, key_side=what) for item in maps)
     return PlacedPicture(maps, notes, first.shape, first.box())
 
 
@@ -179,12 +182,10 @@ def _row_maps(
 def _map(
     layers: tuple[str, ...], weights: Any, queries: tuple[Token, ...], keys: tuple[Token, ...]
 ) -> AttentionMap:
-    return AttentionMap(
-        "self", queries, keys, weights, layers=layers, query_side=SIDE, key_side=SIDE
-    )
+    return AttentionMap("self", queries, keys, weights, layers=layers)
 
 
-def _notes(reader: LayerReader) -> Iterator[str]:
+def _notes(reader: LayerReader, what: str) -> Iterator[str]:
     """What windows, padding, pooling and merging do to the maps."""
     said: dict[str, list[int]] = {}
     first = reader.layers[0].queries.grid.shape
@@ -196,11 +197,12 @@ def _notes(reader: LayerReader) -> Iterator[str]:
     padding = [one.padded for one in reader.layers if one.padded >= 0.0005]
     if padding:
         yield (
-            f"up to {max(padding):.1%} of a layer's weights fall on padding beside the picture: "
+            f"up to {max(padding):.1%} of a layer's weights fall on padding beside the {what}: "
             "rows sum to what stays"
         )
     for why, count in reader.skipped.items():
-        yield f"{count} further attention calls are left out: {why}"
+        calls = "call is" if count == 1 else "calls are"
+        yield f"{count} further attention {calls} left out: {why}"
 
 
 def _notes_of(one: PlacedLayer, first: tuple[int, int]) -> Iterator[str]:

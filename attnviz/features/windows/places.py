@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from attnviz.core.records import dataclass, fields, replace
 
 SUMS = 1e-2  # how far a row of weights may sum beside 1
 
@@ -327,7 +328,7 @@ def _reduce(
 def _join(
     tracing: PlaceTracing, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
 ) -> list[PixelPlaces | None]:
-    """Tensors behind each other; those without places are tokens without a place."""
+    """Tensors behind each other; those without places are padding or tokens without a place."""
     tensors = [one for one in args[0] if one.numel()]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if func.overloadpacket.__name__ == "stack":
@@ -340,7 +341,9 @@ def _join(
     for one in tensors:
         places = _places(one)
         if places is None:
-            places = tracing.new_special(one, dim % one.ndim) if tokens else _nowhere(one)
+            padding = not tracing.origin(one) and not bool(one.any())  # zeros of no parameter
+            is_token = tokens and not padding
+            places = tracing.new_special(one, dim % one.ndim) if is_token else _nowhere(one)
         parts.append(places)
     fields_of_all: list[Any] = [torch.cat([getattr(one, n) for one in parts], dim) for n in NAMES]
     weight, row, column, channel, special = fields_of_all

@@ -426,8 +426,8 @@ def record_picture(source: VisionModel, query: Query) -> RecordedText:
 
 def record_speech(source: AudioModel, query: Query) -> RecordedText:
     """A recording, read with its padding, and its text if any."""
-    from attnviz.features.audio.audio_model import SIDE
     from attnviz.features.audio.recordings import frame_tokens
+    from attnviz.features.audio.sound_inputs import SIDE
 
     recording = query.recording
     if recording is None:

@@ -53,7 +53,7 @@ def check_eager(eager: EncodedQuery, copies: int) -> None:
     """Refuse inputs whose matrices would not fit, or that no attention weights relate."""
     sides = eager.sides.values()
     longest = max(map(max, sides))
-    check_family(eager.part.config, longest)
+    check_family(eager.part.config, longest, eager.axes)
     config = eager.part.config.get_text_config()
     layers = getattr(config, "num_hidden_layers", None) or 1
     heads = getattr(config, "num_attention_heads", None) or 1

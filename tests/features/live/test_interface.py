@@ -87,8 +87,8 @@ def test_routes_and_questions_are_described():
 @pytest.mark.parametrize("case", QUESTIONS)
 @pytest.mark.parametrize("path", ["/attend", "/ablate", "/why", "/explain"])
 def test_every_field_of_an_answer_is_described(server, path, case):
-    if path != "/attend" and case == "long":
-        return
+    if path != "/attend" and case in ("odd", "long"):
+        return  # many tokens, for which the others take long and say nothing else
     post = FILE["paths"][path]["post"]
     question = QUESTIONS[case] | ({"link": ["encoder", "1", "0", 0, 1]} if path == "/why" else {})
     check(question, named(post["requestBody"]["content"]))

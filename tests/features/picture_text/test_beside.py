@@ -18,6 +18,7 @@ from attnviz.features.picture_text.probe import extend_points
 from attnviz.features.picture_text.source import load_picture_text_model
 from tests.families.folders import make_folder
 from tests.families.readers import TEXT, picture_of
+from tests.families.rows import NEAR, RELATIVE
 from tests.hugging_face.ask import look
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -55,7 +56,7 @@ def test_a_text_attends_to_states_of_patches_by_layers_of_their_own(read):
     rows = len(found.maps[0].query_tokens)
     assert rows == len(reading.ids) - sight.places[-1] - 1
     theirs = own[0, :, -rows:, 1:65].numpy()
-    np.testing.assert_allclose(found.weights[0][..., -64:], theirs, atol=1e-5)
+    np.testing.assert_allclose(found.weights[0][..., -64:], theirs, atol=NEAR, rtol=RELATIVE)
     assert own[0, :, -rows:, 65:].abs().max() == 0  # tiles that are not there
 
 
@@ -72,20 +73,23 @@ def test_queries_without_a_place_attend_to_patches(read):
     for one in taken:
         one.remove()
     theirs = torch.cat(crossed)[..., :64].numpy()
-    np.testing.assert_allclose(found.map_of("queries-to-picture").weights, theirs, atol=1e-5)
+    np.testing.assert_allclose(
+        found.map_of("queries-to-picture").weights, theirs, atol=NEAR, rtol=RELATIVE
+    )
     words = found.map_of("text-to-queries").weights
     rows = torch.cat(attentions)[:, :, -words.shape[2] :][..., sight.places].numpy()
-    np.testing.assert_allclose(words, rows, atol=1e-5)
+    np.testing.assert_allclose(words, rows, atol=NEAR, rtol=RELATIVE)
 
 
 def test_codes_of_a_codebook_stand_row_by_row(read):
-    source, reading, sight = read("apertus1p5")
+    source, reading, sight = read("emu3")
     high, wide = (int(one) // 8 for one in reading.inputs["image_sizes"][0])
-    np.testing.assert_array_equal(sight.sheets[0].cells, sight.places.reshape(high, wide))
+    cells = sight.places.reshape(high, wide + 1)[:, :-1]  # a token ends each row
+    np.testing.assert_array_equal(sight.sheets[0].cells, cells)
     found = look(source, picture_of(), TEXT)
     words = found.weights[..., -high * wide :]
-    rows = torch.cat(eager(source, reading.inputs))[:, :, -words.shape[2] :][..., sight.places]
-    np.testing.assert_allclose(words, rows.numpy(), atol=1e-5)
+    rows = torch.cat(eager(source, reading.inputs))[:, :, -words.shape[2] :][..., cells.ravel()]
+    np.testing.assert_allclose(words, rows.numpy(), atol=NEAR, rtol=RELATIVE)
 
 
 def test_patches_in_a_row_are_no_plane():

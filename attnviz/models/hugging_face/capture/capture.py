@@ -6,7 +6,6 @@
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -27,6 +26,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.measures import BlockMeasures
 from attnviz.core.notices import notify
+from attnviz.core.records import dataclass, replace
 from attnviz.models.hugging_face.capture import implied, kernel, probe
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
@@ -109,7 +109,7 @@ def capture(
             f"--channels is for layers without attention: '{model.config.model_type}' has none"
         )
     if not mixing:
-        check_family(model.config, max(max(side) for side in sides.values()))
+        check_family(model.config, max(max(side) for side in sides.values()), sides)
     left_out = {
         stream: (exclusions or {}).get(stream, IgnoredPositions(itself=stream != "cross"))
         for stream in sides
@@ -295,7 +295,7 @@ def capture_many(
     were read; None: it runs to its end; 0: the model calls no kernel and runs eagerly.
     """
     longest = longest_sides(sides)
-    check_family(model.config, max(max(side) for side in longest.values()))
+    check_family(model.config, max(max(side) for side in longest.values()), longest)
     layers, sizes, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
     return split_texts(model, layers, sizes, sides, route)
 

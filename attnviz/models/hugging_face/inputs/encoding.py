@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnviz.analyses.blocks import BlockStudy, RowsOnly
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Message, Query
+from attnviz.core.records import dataclass, field, replace
 from attnviz.models.hugging_face.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.inputs import chat, generation, tokenization
@@ -22,6 +22,12 @@ SEQ2SEQ_AXES = {
     "decoder": ("target", "target"),
 }
 """An encoder–decoder's streams, with the texts of their queries and keys."""
+
+
+def axes_of(config: Any) -> dict[str, tuple[str, str]]:
+    """The streams of an encoder–decoder that are weights between tokens."""
+    apart = config.model_type in family.ENCODER_APART
+    return {name: axes for name, axes in SEQ2SEQ_AXES.items() if not (apart and name == "encoder")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,11 +199,15 @@ def _encode_cross(source: LoadedModel, text: str, target: str | None) -> Encoded
     else:
         decoder = generation.shift_target(source.model, source.tokenizer, target)
         _check_ids(source, decoder.ids, decoder.tokens, "target")
-    provenance = _provenance(source, {"queries": generation.QUERIES}, decoder.notes)
+    config = source.model.config
+    why = family.ENCODER_APART.get(config.model_type)
+    apart = () if why is None else (f"the encoder over itself is left out: {why}",)
+    notes = (*decoder.notes, *apart)
+    provenance = _provenance(source, {"queries": generation.QUERIES}, notes)
     attention = Attention((), provenance, source=text, target=decoder.text)
     inputs = {**read.inputs, "decoder_input_ids": decoder.ids}
     tokens = {"source": read.tokens, "target": decoder.tokens}
-    return EncodedQuery(source.model, inputs, tokens, SEQ2SEQ_AXES, attention)
+    return EncodedQuery(source.model, inputs, tokens, axes_of(config), attention)
 
 
 def _provenance(

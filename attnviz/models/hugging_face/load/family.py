@@ -4,9 +4,8 @@ A classifier decides a class, tags, a number, or a label for each token.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import continues_word
 from attnviz.mechanisms.arrays import softmax, to_numpy
 
@@ -86,11 +86,8 @@ NOT_WEIGHTS = {
     "canine": "its characters attend in windows, and its deep layers to every fourth of them only",
     "diffllama": "each head subtracts one attention from another, so that what it mixes is signed",
     "funnel": "its layers pool their tokens, so that rows and columns stand for several",
-    "led": "its encoder attends in windows, with a few tokens that see all",
     "longformer": "it attends in windows, with a few tokens that see all",
-    "longt5": "its encoder attends in windows or to summaries of blocks",
     "nystromformer": "it goes through landmarks, and gives out only the way to them",
-    "pegasus_x": "its encoder attends in blocks, with tokens of its own that see all",
     "prophetnet": "its decoder attends in several streams, for tokens further ahead",
     "reformer": "it attends within buckets of a hash",
     "rwkv": "it is a recurrence",
@@ -99,18 +96,27 @@ NOT_WEIGHTS = {
 }
 """By model type: why its attention is no weights between tokens, even if it gives some out."""
 
+ENCODER_APART = {
+    "led": "its encoder attends in windows, with a few tokens that see all",
+    "longt5": "its encoder attends in windows or to summaries of blocks",
+    "pegasus_x": "its encoder attends in blocks, with tokens of its own that see all",
+}
+"""By model type: why only its decoder, over itself and over the source, has weights."""
+
 BLOCK_SPARSE = ("big_bird", "bigbird_pegasus")
 
 
-def check_family(config: Any, longest: int) -> None:
+def check_family(config: Any, longest: int, streams: Iterable[str] = ()) -> None:
     """Refuse a family whose attention is no weights between tokens, before it runs."""
     for part in parts_of(config):
-        _check_one(part, longest)
+        _check_one(part, longest, streams)
 
 
-def _check_one(config: Any, longest: int) -> None:
+def _check_one(config: Any, longest: int, streams: Iterable[str]) -> None:
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)
+    if "encoder" in streams:
+        reason = reason or ENCODER_APART.get(kind)
     if kind in BLOCK_SPARSE and config.attention_type == "block_sparse":
         full = int((5 + 2 * config.num_random_blocks) * config.block_size)
         if longest > full:
