@@ -148,11 +148,6 @@ class PictureTextModel(Source):
     def looks(self) -> str:
         return "queries" if BY_FAMILY.get(self.kind) == "queries" else "text"
 
-    def sheets_of(self, reading: Reading, picture: Picture) -> tuple[Any, Sequence[Sheet]]:
-        """The positions of all tokens of the pictures, and the grids that they make."""
-        sight = self.sight_of(reading, picture)
-        return sight.places, sight.sheets
-
     def sight_of(self, reading: Reading, picture: Picture) -> PictureSight:
         """Where the tokens of the pictures are, and which parts of them they are made of."""
         ids, row = np.array(reading.ids), BY_FAMILY.get(self.kind)
@@ -354,8 +349,8 @@ class PictureTextModel(Source):
         among = range(sight.keys) if sight.stream else range(places[0], places[-1] + 1)
         loose = [place for place in among if place not in cells]
         if sight.stream:  # padding of tiles is left out
-            reached = np.any([item.weights.any(axis=(0, 1, 2)) for item in captures], axis=0)
-            loose = [place for place in loose if reached[place]]
+            weighty = np.any([item.weights.any(axis=(0, 1, 2)) for item in captures], axis=0)
+            loose = [place for place in loose if weighty[place]]
             names |= {place: f"[key {place}]" for place in loose if place not in names}
         # A token without a place belongs to the last grid that begins before it.
         starts = np.array([sheet.cells.min() for sheet in sheets])
