@@ -121,7 +121,9 @@ class PictureRequest:
             raise UsageError(f"'{model}' reads no text: {flag} needs --model ID_OR_FOLDER")
         check_choice(replace(options.choice, lens=self.lens))
         if options.pictures.get("gif") and not self.video:
-            raise UsageError("a .gif is a film, which --video reads; of a picture: --picture FILE.png")
+            raise UsageError(
+                "a .gif is a film, which --video reads; of a picture: --picture FILE.png"
+            )
         if self.patch is not None and self.patch != ALL:
             step, _, place = self.patch.partition(",")
             parse_patch(place if self.video and "," in place and is_number(step) else self.patch)
