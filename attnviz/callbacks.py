@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from inspect import signature
 from math import isnan
 from pathlib import Path
@@ -27,6 +26,7 @@ import numpy as np
 
 from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
+from attnviz.core.records import dataclass, replace
 from attnviz.features.compare.history import HistoryStudy, check_health, chosen_verdicts
 from attnviz.features.compare.report import HISTORY, WINDOW, Verdict
 from attnviz.features.compare.request import read_sample, sample_files

@@ -21,12 +21,12 @@ import transformers
 import attnviz
 from attnviz import attend, attend_many
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.fingerprints import ModelFingerprint, fingerprint_files
 from attnviz.core.locks import model_lock
 from attnviz.core.options import Choice, InMemoryModel, Options, Origin
 from attnviz.features.corpus.accumulators import Aggregates
 from attnviz.features.corpus.study import CorpusJournal, CorpusState
 from attnviz.features.corpus.words import vocabulary_of
+from attnviz.models.fingerprints import ModelFingerprint, fingerprint_files
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports
 from attnviz.models.hugging_face.load.imports import quiet_native

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +26,6 @@ from attnviz.analyses.folds import (
     Targets,
     TotalFold,
 )
-from attnviz.analyses.group_fold import GroupFold
 from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import (
     CAUSAL_STREAMS,
@@ -38,10 +36,11 @@ from attnviz.analyses.masks import (
     within_one_text,
 )
 from attnviz.analyses.sinks import sink_shares_by_rows, sinks_of
-from attnviz.analyses.word_fold import WordFold
+from attnviz.analyses.word_fold import GroupFold, WordFold
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError
 from attnviz.core.measures import BlockMeasures
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import stands_out
 
 LATE = SIGHT, WORDS, GROUPS = "sight", "words", "groups"  # folds apart from the others

@@ -12,7 +12,6 @@ Within a block of at most `ROWS` rows sums have the precision of the weights, ov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
+from attnviz.core.records import dataclass, field
 
 Numbers = NDArray[np.float64]
 Array = NDArray[np.floating]

@@ -159,8 +159,8 @@ def _without_kinds(
             continue
         if len(own) == len(counts):
             raise UsageError(
-                f"stream '{item.stream}' has no keys but those of the kind "
-                f"{in_words(own, 'and')}: name others, or another --stream"
+                f"--special {how}:{','.join(kinds)} leaves no key of stream '{item.stream}': "
+                f"all are of the kind {in_words(own, 'and')}"
             )
         check_single_tokens(item, f"--special {how}")
         by_kind = held_by_kinds(item)

@@ -7,7 +7,6 @@ A head that always attends to the token before, or to one key, is alike for ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import AttentionMap
+from attnviz.core.records import dataclass
 from attnviz.core.tokens import patch_places, text_places, without_first
 
 LEAST_WORDS = 5

@@ -8,7 +8,6 @@ that write no spaces between words are cut by ICU where it is installed, else in
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.notices import notify
+from attnviz.core.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,8 @@ from typer.exceptions import TyperException
 from attnviz.cli.stderr import INTERRUPTED, complain, signal_numbers, stderr_form, tell
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
-from attnviz.core.options import FORMER
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import COMMANDS, DOCUMENT_SCHEMA, DOCUMENTS, FORMATS
-from attnviz.core.values import check_option_text
 
 OLD_NAMES = {
     "co": "cross A B --mechanism co",
@@ -108,6 +106,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; an option's text is neither empty nor bytes that are no text."""
         if not ctx.resilient_parsing:  # as completion is
+            from attnviz.core.values import check_option_text
+
             by_name, _, parameters = self.make_parser(ctx).parse_args(args=[*args])
             for item in parameters:
                 values: Any = by_name[item.name or ""] if item.param_type_name == "option" else ()
@@ -298,6 +298,8 @@ def _message_of(error: TyperException) -> str:
 
 def _what_became_of(option: str, command: Any) -> str:
     """What a former option is now; empty if it was none of this command."""
+    from attnviz.core.options import FORMER
+
     kinds = {f"--{name}" for name in getattr(command, "draws", ())}
     of_kind = f"is now --picture {option[2:]}:FILE" if option in kinds else ""
     text = FORMER.get(option, of_kind)

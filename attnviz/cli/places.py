@@ -12,7 +12,6 @@ import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 from types import FrameType
@@ -21,6 +20,7 @@ from typing import IO, Any
 from attnviz.cli.stderr import SIGNALS, interrupt, tell
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.core.options import split_format
+from attnviz.core.records import dataclass
 from attnviz.storage.writing import place_of, write_whole
 
 

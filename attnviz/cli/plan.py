@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.cli import destinations
 from attnviz.cli.places import Place, check_apart
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Look, Options
+from attnviz.core.records import dataclass
 from attnviz.core.registry import ATLAS, FIELDS, FORMATS, DataKind
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, reports
 from attnviz.runs.inputs import PICTURES
@@ -94,8 +94,8 @@ def _check_cut(options: Options, kind: DataKind, formats: set[str], name: str) -
     output = options.output
     if output.fields is not None and formats.isdisjoint(reports.CUT):
         raise UsageError(f"--fields cuts {', '.join(reports.CUT)}, not {name}: add -f json")
-    if output.fields is not None and not formats.isdisjoint(("json", "jsonl")):
-        FIELDS.load()(reports.parse_fields(output.fields), kind)
+    if output.fields is not None:
+        FIELDS.load()(reports.parse_fields(output.fields), kind, formats)
     reports.check_digits(output.digits, formats, kind)
 
 

@@ -1,6 +1,7 @@
 """What a run says on stderr, one line each, and what ends it early."""
 
 import json
+import os
 import signal
 import sys
 from contextvars import ContextVar
@@ -48,4 +49,8 @@ def tell(kind: str, message: str, **facts: object) -> None:
         text = json.dumps({"schema": SCHEMA, "kind": kind, "message": line, **facts})
     else:
         text = f"attnviz: error: {line}" if kind == "error" else f"note: {line}"
-    sys.stderr.write(f"{text}\n")
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:  # a full disk, or nobody reads: data and status stay as they are
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -13,7 +13,6 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.cli.places import write_bytes
 from attnviz.core.notices import Listener
 from attnviz.core.options import Look
+from attnviz.core.records import dataclass
 from attnviz.renderers.reports import Data, Item
 
 if TYPE_CHECKING:

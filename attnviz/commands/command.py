@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -34,6 +34,7 @@ from attnviz.core.options import (
     opt,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
+from attnviz.core.records import dataclass, fields, replace
 from attnviz.core.registry import PICTURES, DataKind
 from attnviz.core.values import check_option_text, check_value
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from attnviz.core.records import dataclass, field, replace
 
 
 @dataclass(slots=True, eq=False)

@@ -7,13 +7,13 @@ output.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.records import dataclass
 
 By = Literal["zero", "mean", "resample"]  # what replaces the output of a head that is off
 

@@ -19,6 +19,10 @@ class InputError(AttnvizError):
     """A text, a file or a record that cannot be read or used."""
 
 
+class NotInTextError(UsageError, InputError):
+    """What is asked for is not in this text: of a file the other texts are still read."""
+
+
 class NotFiniteError(InputError):
     """A text has attention that is NaN or infinite."""
 

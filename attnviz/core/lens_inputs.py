@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, check_finite
 from attnviz.core.effects import Experiment
+from attnviz.core.records import dataclass
 
 BLOCK = 256  # keys whose vectors are in memory at once: all would take heads × keys × size numbers
 

@@ -7,7 +7,6 @@ Divergences are Jensen–Shannon divergences in nats, from 0 to ln 2. `caption` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from attnviz.core.attention_map import AttentionMap, Provenance, Token
 from attnviz.core.attention_map import HeadLine as HeadLine
 from attnviz.core.attention_map import Link as Link
 from attnviz.core.attention_map import View as View
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import RoleKind
 
 

@@ -7,7 +7,6 @@ line spells and explains it. Commands take groups of them (`attnviz.cli.options`
 import os
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import UnionType
 from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints
 
 from attnviz.core.errors import UsageError, choose
+from attnviz.core.records import dataclass, field, fields, replace
 from attnviz.core.registry import LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
 Processor = Literal["auto", "cpu", "cuda", "mps"]

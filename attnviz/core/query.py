@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from attnviz.core.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,13 @@ picture is its code and a row.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, error_line
+from attnviz.core.records import dataclass, field, replace
 
 SCHEMA = 2  # of every JSON document that is written
 Command = Literal["self", "cross", "picture"]
@@ -190,6 +190,8 @@ GIVEN = FeatureEntry("Attention of queries and keys in a file.", "qk.source:Quer
 DUMPS = FeatureEntry("Maps that other programs saved.", "dumps.arrays:read_foreign")
 DUMPED = FeatureEntry("The same as a source, found by texts.", "dumps.source:open_dump")
 """How files of other programs are read: None for what is none."""
+PART = FeatureEntry("A part of the maps of a whole text.", "parts.source:PartOfTexts")
+"""What --rows and --window show of a model that reads texts whole."""
 PARQUET = FeatureEntry("The texts of a Parquet file.", "parquet.file:ParquetReader")
 DOCUMENTS = FeatureEntry("Every JSON document by name.", "schemas.layouts:LAYOUTS")
 DOCUMENT_SCHEMA = FeatureEntry("What --schema prints.", "schemas.layouts:json_schema")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from attnviz.core.errors import InputError, UsageError, choose, first_line, in_short, in_words
 from attnviz.core.options import InMemory
+from attnviz.core.records import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,6 @@ are held (Elhage 2021), and a logit is linear in what all parts wrote at its pos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import HeadAt
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.records import dataclass
 
 Side = Literal["query", "key", "value"]
 SIDES: tuple[Side, ...] = ("query", "key", "value")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from attnviz.core.errors import UsageError, is_number
-from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import (
@@ -18,12 +17,14 @@ from attnviz.core.registry import (
     GIVEN,
     MECHANISMS,
     OWN_CODE,
+    PART,
     SOURCES,
     Command,
     Entry,
     SourceKind,
 )
 from attnviz.models import Source, WithHead
+from attnviz.models.fingerprints import FileFingerprint, fingerprint_files
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
@@ -205,9 +206,7 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
     return int(first), int(last if dash else first)
 
 
-def open_source(  # noqa: PLR0911 - a return for each kind of origin
-    origin: Origin, kind: SourceKind, *, with_head: WithHead = False
-) -> Source:
+def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False) -> Source:
     """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:
@@ -229,11 +228,8 @@ def open_source(  # noqa: PLR0911 - a return for each kind of origin
         return OwnCoLayer(origin) if is_mutual(origin) else OwnLayer(origin, command)
     if is_shipped(origin):
         source: Any = load_shipped(origin)
-        if origin.rows is None and origin.window is None:
-            return cast("Source", source)
-        from attnviz.models.part import PartOfTexts
-
-        return PartOfTexts(source, region_of(origin))
+        whole = origin.rows is None and origin.window is None
+        return cast("Source", source if whole else PART.load()(source, region_of(origin)))
     name = name_of(origin)
     load_whole: Any = partial(_load_by_transformers, origin, with_head=bool(with_head))
 

@@ -2,7 +2,6 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass
 from attnviz.core.registry import MECHANISMS, Command, Mechanism, MechanismChoice
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads

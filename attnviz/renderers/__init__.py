@@ -7,10 +7,10 @@ return what to write now, so that a stream of texts needs no more memory than on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from attnviz.core.records import dataclass
 from attnviz.core.registry import DataKind, Entry, FeatureFormat, Form, Format
 
 if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it

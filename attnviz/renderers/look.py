@@ -7,7 +7,6 @@ functions that write a title, choose colours or measure a text ask `chosen` for 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from attnviz.core.errors import UsageError, did_you_mean, in_words
 from attnviz.core.notices import notify
 from attnviz.core.options import Look, parse_scale
+from attnviz.core.records import dataclass, field
 
 _STRIDE = 16
 _MOST_SPREAD = 0.45  # largest deviation of steps in lightness, as a share of their mean

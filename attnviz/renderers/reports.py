@@ -8,13 +8,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, choose, did_you_mean
+from attnviz.core.records import asdict, dataclass, field, replace
 from attnviz.core.registry import FORMATS, DataKind, Form, Format
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, Renderer, Views
 from attnviz.storage.columns import columns_of

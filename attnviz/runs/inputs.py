@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from attnviz.core import registry, values
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Many, Options, split_format
+from attnviz.core.records import dataclass, replace
 from attnviz.models.open import check_origin
 from attnviz.storage.texts import (
     BadText,

@@ -8,7 +8,6 @@ that writes nothing before its end, such as that over a corpus, keeps its sums i
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,12 +16,13 @@ import orjson
 from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import asdict
 
-from attnviz.core import __version__, fingerprints
+from attnviz.core import __version__
 from attnviz.core.errors import InputError, UsageError, is_number
 from attnviz.core.options import InMemoryModel, Options, split_format
+from attnviz.core.records import dataclass, fields
+from attnviz.models import fingerprints
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
-from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import beside, write_file
 
 SCHEMA = 1
@@ -66,13 +66,6 @@ class Journal:
         """How many records a shard has; None: there are no shards."""
         size = self.options.get("--shard-size", "")
         return int(size) or None if is_number(size) else None
-
-    def shards(self, path: Path) -> list[Path]:
-        """The shards that the run has written, and the one that it may have."""
-        if self.shard_size is None:
-            return []
-        last = shard_path(path, self.progress.records // self.shard_size).name
-        return [one for one in shards_of(path) if (len(one.name), one.name) <= (len(last), last)]
 
     def write(self, path: Path) -> None:
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}

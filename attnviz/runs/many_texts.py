@@ -8,17 +8,17 @@ uninterrupted.
 import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from itertools import chain, islice, tee
 from platform import node
 from threading import RLock
 from typing import ClassVar, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.fingerprints import FileFingerprint
 from attnviz.core.options import Choice, InMemoryModel, Many, Origin
+from attnviz.core.records import dataclass, field
 from attnviz.core.registry import Command, SourceKind, needs_head
 from attnviz.models import Source, WithHead
+from attnviz.models.fingerprints import FileFingerprint
 from attnviz.models.open import open_source, states_of
 from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.shards import Engine
@@ -56,7 +56,9 @@ def source_for(
             while len(_OPEN) >= MOST_OPEN:
                 del _OPEN[next(iter(_OPEN))]
             source = open_source(origin, kind, with_head=with_head)
-            gc.enable()
+            if not gc.isenabled():
+                gc.freeze()  # else the next collection walks through all that start-up made
+                gc.enable()
             if states_of(origin) != state:
                 name = origin.model or origin.adapter or origin.weights or origin.qk
                 raise InputError(f"'{name}' changed after the run began: start it again")

@@ -6,7 +6,6 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, get_args
@@ -22,6 +21,7 @@ from attnviz.core import attention_map
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, LookOptions, Options, Origin
 from attnviz.core.query import Kind, Query
+from attnviz.core.records import dataclass, field, fields, replace
 from attnviz.core.registry import (
     ALL_LENSES,
     BROWSER,

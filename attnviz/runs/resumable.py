@@ -105,7 +105,7 @@ class ResumableSink:
         if old.progress.failed == old.progress.records:
             return True
         if old.shard_size is not None:
-            return bool(old.shards(self.path))
+            return bool(shards_of(self.path))
         files = [one for one in (beside(self.path, "unfinished"), self.path) if one.is_file()]
         return bool(files) and files[0].stat().st_size == old.progress.output
 
@@ -133,12 +133,6 @@ class ResumableSink:
         for path in (self.path, self.rejects_path):
             if path is not None:
                 check_writable(path)
-        own = [] if self.old is None else self.old.shards(self.path)
-        if self.shard_size is not None and (others := set(shards_of(self.path)).difference(own)):
-            raise OutputError(
-                f"cannot write '{self.path}' in shards: '{min(others).name}' and {len(others) - 1} "
-                "more are there from another run; move or remove them"
-            )
 
     def _start(self) -> None:
         self.has_started = True
@@ -146,8 +140,6 @@ class ResumableSink:
             size, count = self.old.shard_size, self.old.progress.records
             place = shard_path(self.path, count // size) if size else self.path
             PartialFile(place).discard()  # which fails where somebody is writing it
-            for shard in self.old.shards(self.path):
-                shard.unlink(missing_ok=True)
         if self.rejects_path is not None:
             self.rejects = PartialFile(self.rejects_path)
         self.journal.save(Progress())
@@ -206,8 +198,13 @@ class ResumableSink:
                 self._save()
 
     def _close_shard(self) -> None:
+        """Move a shard into place; with the first all of an earlier run go, which may be more."""
         assert self.data is not None
+        assert self.shard_size is not None
         self.data.write(reports.as_bytes(self.renderer.finish()))
+        if self.records <= self.shard_size:
+            for shard in shards_of(self.path):
+                shard.unlink(missing_ok=True)
         self.data.keep()
         self.data = None
         self._mark()

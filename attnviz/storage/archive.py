@@ -170,15 +170,23 @@ def read_array(file: IO[bytes], size: int) -> NDArray[Any]:
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """The array of a member, if it fits into memory; pickled objects are refused."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
+    with archive.open(name) as member:
+        _header(member)
     with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(member)
-    read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
-    with warnings.catch_warnings(action="ignore"):  # of a kind that numpy gives up, or of Python 2
-        shape, _, kind = getattr(np.lib.format, read)(member)
+    """The shape and type of an array; numpy's own words about a broken header name its insides."""
+    try:
+        version = np.lib.format.read_magic(member)
+        read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
+        with warnings.catch_warnings(action="ignore"):  # of a kind that goes, or of Python 2
+            shape, _, kind = getattr(np.lib.format, read)(member)
+    except DAMAGE as error:
+        raise ValueError("the header of its array cannot be read") from error
+    if kind.hasobject:
+        raise ValueError("it holds objects of Python, which are never read")
     return shape, kind
 
 

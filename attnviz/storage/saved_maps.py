@@ -11,7 +11,6 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -19,6 +18,7 @@ from typing import IO, Any, Protocol
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import InputError, is_number
+from attnviz.core.records import dataclass
 from attnviz.core.registry import DUMPS, PARQUET
 from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json

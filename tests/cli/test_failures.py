@@ -34,6 +34,21 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--rows", "0-5"), "line 2 of stdin: --rows 0-5 does not lie in this text"),
+        (("--target", "mat[6]", "--lens", "effect"), "line 2 of stdin: --target 'mat[6]' is no"),
+    ],
+)
+def test_what_one_text_of_many_lacks_fails_that_text_alone(options, said):
+    line = ("self", "-", "--model", "pocket-lm", "-f", "json", "--fields", "text", *options)
+    done = attnviz(*line, stdin=b"The cat sat on the mat\nA dog\nThe cat is on the mat\n")
+    assert [document["text"][:7] for document in done.json()] == ["The cat", "The cat"]
+    assert (done.status, said in done.err) == (1, True)
+    assert attnviz("self", "A dog", *line[2:]).status == 2
+
+
 @pytest.mark.slow
 def test_a_pair_that_cannot_be_aligned_is_rejected(pairs, tmp_path):
     rejects = tmp_path / "rejects.jsonl"

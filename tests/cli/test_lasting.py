@@ -200,13 +200,22 @@ def test_where_every_record_failed_rejects_appear(tmp_path):
     assert made(tmp_path) == {"r": b"bad\n"}
 
 
-def test_shards_of_another_run_are_not_mixed(tmp_path):
-    (tmp_path / "a-00002.txt").touch()
-    with pytest.raises(OutputError, match=r"'a-00002.txt' and 0 more are there from another run"):
-        ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
+@pytest.mark.parametrize("options", [None, STARTED])
+def test_shards_of_an_earlier_run_go_when_the_first_new_one_is_whole(options, tmp_path):
+    def write(count: int, end: str) -> set[str]:
+        sink = ResumableSink(
+            tmp_path / "a.txt", make, grows=False, shard_size=2, options=options, resume=False
+        )
+        for number in range(count):
+            sink.add(number, list)  # type: ignore[arg-type]
+        getattr(sink, end)()
+        return {*content(tmp_path)} - {".a.txt.journal"}
+
+    assert write(5, "finish") == {f"a-0000{number}.txt" for number in range(3)}
     (tmp_path / "a-2.txt").touch()  # this one is somebody's own
-    (tmp_path / "a-00002.txt").unlink()
-    ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
+    assert write(1, "leave") == {*(f"a-0000{number}.txt" for number in range(3)), "a-2.txt"}
+    assert write(3, "leave") == {"a-00000.txt", "a-2.txt"}
+    assert write(1, "finish") == {"a-00000.txt", "a-2.txt"}
 
 
 GOOD = {

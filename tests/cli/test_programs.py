@@ -99,6 +99,14 @@ def test_a_field_that_is_not_there_is_told(more, message, tmp_path):
     assert not [*tmp_path.iterdir()]  # the data come first, and nothing else is written
 
 
+def test_a_column_that_no_table_has_is_refused_before_texts_are_read(tmp_path):
+    texts, out = tmp_path / "texts.txt", tmp_path / "out.tsv"
+    texts.write_text("the cat\n\nthe dog\n\n")
+    for line in (("self", "-i", texts, *OWN), ("align", texts), ("why", "a")):
+        assert "unknown column 'nope'" in attnviz(*line, "-o", out, "--fields", "nope").mistake
+    assert [*tmp_path.iterdir()] == [texts]
+
+
 @pytest.mark.parametrize("command", WORK)
 def test_a_field_that_no_document_has_is_refused(command, tmp_path):
     params = {word for item in build_command(command).params for word in item.opts}

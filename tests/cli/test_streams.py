@@ -47,6 +47,17 @@ def test_help_that_nobody_reads_is_no_failure():
         assert (words, done.returncode, done.stderr) == (words, 0, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+def test_notes_that_cannot_be_written_change_nothing():
+    for words, status in ((("self", "The", "--top", "x"), 2), (("self", "The cat", "-v"), 0)):
+        command = [sys.executable, "-m", "attnviz", *words, *OWN, "-f", "tsv"]
+        whole = subprocess.run(command, capture_output=True, check=False)
+        assert whole.stderr
+        with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, check=False)
+        assert (done.returncode, done.stdout) == (status, whole.stdout)
+
+
 def test_a_log_is_no_terminal():
     assert b"\x1b" not in fresh("align", "--help", GITHUB_ACTIONS="true").out
 

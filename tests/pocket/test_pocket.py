@@ -194,6 +194,8 @@ def test_texts_of_its_languages_and_long_ones(pocket):
         assert over_itself(pocket, text).provenance.notes == ()
     with pytest.raises(InputError, match="reads up to 4096"):
         over_itself(pocket, "word " * 5000)
+    with pytest.raises(InputError, match="more than 5000 pieces: the model reads up to 4096"):
+        pocket.encode_text("a" + " " * 5000)
     german = pocket.encode_text("Der Hund schläft heute auf dem Sofa. " * 20)
     english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
     short = pocket.encode_text("The dog sleeps on the sofa.")

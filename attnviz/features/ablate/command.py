@@ -7,7 +7,6 @@ from typing import Any
 from attnviz.commands.arguments import Texts, name_parts
 from attnviz.commands.command import BY_HELP, CHOICE, INPUT, OUTPUT, SEED, Run, command
 from attnviz.commands.findings import Findings
-from attnviz.commands.questions import QUESTION, read_question, read_reference
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
 from attnviz.core.options import arg, opt, rare
@@ -19,6 +18,7 @@ from attnviz.features.ablate.request import (
     report_ablation,
     report_lenses,
 )
+from attnviz.features.experiments.questions import QUESTION, read_question, read_reference
 from attnviz.runs.pipeline import Result
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None

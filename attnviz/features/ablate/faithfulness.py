@@ -13,12 +13,12 @@ tokens that no output sees do not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attnviz.core import attention_map, effects, notices, registry
 from attnviz.core.errors import InputError, in_words
+from attnviz.core.records import dataclass, replace
 from attnviz.features.ablate.report import LENS_MEASURES, RANDOM, LensReport, LensRow
 from attnviz.features.lenses.token_scores import MOST_HIDDEN, Numbers, TokenScores, losses_without
 from attnviz.features.measures.intervals import means_over

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.effects import By, Effect, instead_in_words
+from attnviz.core.records import dataclass
 from attnviz.features.lenses.token_scores import LENS_SHARES
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.ablate.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.features.ablate.parts import (
     Each,

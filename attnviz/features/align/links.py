@@ -6,13 +6,13 @@ target word), counted from 0: keys first, as in Pharaoh lines.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, choose, is_number
+from attnviz.core.records import dataclass
 from attnviz.core.registry import SYMMETRIZATIONS
 from attnviz.core.tokens import text_places
 

@@ -1,7 +1,6 @@
 """Which words of a pair translate each other, as cross-attention says, read both ways round."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import notify
 from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import SYMMETRIZATIONS
 from attnviz.features.align.links import (
     Links,

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.core.measures import HeadRow, Meaning, about_effects, mass_note
+from attnviz.core.records import dataclass
 from attnviz.features.corpus.results import CorpusReport, StreamReport
 from attnviz.renderers.colors import (
     FAINT,

@@ -5,7 +5,6 @@ frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) onl
 """
 
 import inspect
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from math import ceil, prod
@@ -20,6 +19,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.audio import windows

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
@@ -23,6 +22,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.audio.recordings import RATES, check_extractor, frame_tokens, resample
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy as np
 from attnviz.core import attention_map, query, registry
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, map_options
+from attnviz.core.records import asdict, dataclass, replace
 from attnviz.features.audio.opening import check_speech, open_speech_model
 from attnviz.features.audio.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 from attnviz.features.audio.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors

@@ -6,13 +6,13 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import UsageError
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.loaded_model import input_names, placed_inputs
 

@@ -7,12 +7,12 @@ read, without blank ones (Boersma, "TextGrid file formats"). Each cue of a .vtt 
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape, unescape
 from itertools import pairwise
 from pathlib import Path
 
 from attnviz.core.errors import InputError, in_words
+from attnviz.core.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

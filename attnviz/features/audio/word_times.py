@@ -9,7 +9,6 @@ enters its row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.words import split_words, word_numbers
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import UsageError
+from attnviz.core.records import dataclass
 from attnviz.core.tokens import text_places
 from attnviz.features.audio.timed_words import TimedWord
 

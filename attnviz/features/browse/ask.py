@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from attnviz.core import errors, notices, options, registry
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, replace
 from attnviz.features.ablate import parts, report
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.image.request import look_through, sheet_parts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from attnviz.analyses.word_links import LEAST_WORDS, WordLinks
 from attnviz.analyses.words import merge_words
 from attnviz.core import effects, errors
 from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.tokens import patch_grid
 from attnviz.features.browse.ask import Subject, Subjects
 from attnviz.renderers.colors import block_peaks

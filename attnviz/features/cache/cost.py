@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.effects import Experiment, Intervention, TokenAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import POLICIES
 from attnviz.features.cache.eviction import Budget, CacheRun, Worth, size_of
 from attnviz.features.cache.report import HeadCost, RuleCost

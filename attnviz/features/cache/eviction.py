@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import effects, errors, plugins, registry
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.cache.report import CacheState
 
 Cells = NDArray[np.bool_]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ import numpy as np
 
 from attnviz.core import errors, notices, registry
 from attnviz.core.options import Options
+from attnviz.core.records import asdict, dataclass, replace
 from attnviz.features.cache.cost import CachedText, mean_cost, measure_rules
 from attnviz.features.cache.eviction import Budget, is_size, parse_rules
 from attnviz.features.cache.report import CacheReport

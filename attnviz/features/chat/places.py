@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from attnviz.core.errors import InputError, ModelError
 from attnviz.core.query import Message, Messages
+from attnviz.core.records import dataclass
 from attnviz.storage.texts import THINKING
 
 Span = tuple[int, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from attnviz.analyses.group import WAYS, Axis, group_numbers, read_groups
 from attnviz.analyses.select import select
 from attnviz.core import errors, options, query
 from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import split_sentences
 from attnviz.features.chat import report
 from attnviz.features.chat.places import TOOLS, Prompt, Span, names_of, read_prompt

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from attnviz.core.attention_map import Provenance
+from attnviz.core.records import dataclass
 
 TEMPLATE = "template"  # what stands in the prompt and in no message
 BEGINNING = 200  # characters of a part that a report keeps

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link, Provenance
 from attnviz.core.effects import Effect, SavedEffects
+from attnviz.core.records import dataclass
 
 DRIFT = "drift"
 HISTORY = (

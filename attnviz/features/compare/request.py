@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
@@ -19,6 +18,7 @@ from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
+from attnviz.core.records import dataclass, fields, replace
 from attnviz.features.compare import history_table
 from attnviz.features.compare import table as tables
 from attnviz.features.compare.differences import compare_effects, compare_maps

@@ -8,7 +8,6 @@ penalty then weighs the heads (Rao 2021, ICLR, section 3). Pairs nearer than `AP
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.records import dataclass
 from attnviz.core.tokens import text_places
 from attnviz.storage import documents, matrices
 

@@ -12,7 +12,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +21,7 @@ from msgspec import DecodeError, Struct, json
 from attnviz.analyses.masks import without_implied
 from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
 from attnviz.core.notices import join_notices, kind_of, notify
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.corpus.accumulators import Aggregates
 from attnviz.features.corpus.report import report_of
 from attnviz.features.corpus.results import CorpusReport

@@ -120,7 +120,7 @@ def _measure_column(stream: results.StreamReport, number: int, meaning: Meaning)
         cells.append(text if math.isnan(half) else f"{text}±{_digits(half)}")
         shades.append(0.0 if math.isnan(mean) else max(mean, 0.0) / meaning.top)
         uniform.append(_digits(float(stream.uniform[at])))
-    width = max(map(len, cells))
+    width = max(map(len, cells), default=0)  # no head may have the role
     heading = meaning.name if len(meaning.name) <= width else meaning.short
     return Column(heading, uniform, cells, shades)
 

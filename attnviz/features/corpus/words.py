@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.words import cut_scripts, word_numbers
 from attnviz.core.attention_map import Token
+from attnviz.core.records import dataclass
 from attnviz.features.measures.shares import is_mark
 
 CLASSES = (

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, FoundObject, Provenance, Token
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import AVERAGE, check_patch, mark_tokens, patch_grid, patch_tokens
 from attnviz.features.modules.weights import (
     ModulePass,

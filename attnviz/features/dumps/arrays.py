@@ -28,7 +28,6 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -37,6 +36,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import SEVERAL, Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass
 from attnviz.core.tokens import MARK, tokens_of_pieces
 from attnviz.storage.archive import DAMAGE, ZIP, read_array
 from attnviz.storage.columns import columns_of

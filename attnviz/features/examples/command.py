@@ -27,11 +27,13 @@ def examples(
     attnviz examples .
     """
     run = Run("examples", options)
-    if folder is not None:
-        other = [name for name in FILES if not _write(name, folder)]
+    with run.report("listing") as report:
+        other = [] if folder is None else [name for name in FILES if not _write(name, folder)]
         if other and not run.options.output.quiet:
             note(f"{', '.join(other)}: yours, which differ, stay")
-    return run.write(listing("example files", ("file", "about"), list(FILES.items())))
+        report.add(listing("example files", ("file", "about"), list(FILES.items())))
+        report.finish("listed")
+    return run.result
 
 
 def _write(name: str, folder: Path) -> bool:

@@ -21,7 +21,6 @@ import numpy as np
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.effects import HeadOutputs, Intervention, SinkShares
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.core.fingerprints import ModelFingerprint
 from attnviz.core.locks import thread_hook
 from attnviz.features.experiments.interventions import (
     change_output,
@@ -40,6 +39,7 @@ from attnviz.features.experiments.layer_states import (
     unchanged_layers,
 )
 from attnviz.features.experiments.outputs import ExperimentRequest, ExplainedOutputs, Score
+from attnviz.models.fingerprints import ModelFingerprint
 from attnviz.models.hugging_face import eager, loaded_model
 from attnviz.models.hugging_face.capture import capture, passes, probe
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.effects import HeadOutputs, Intervention
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.loaded_model import input_names
 
 if TYPE_CHECKING:

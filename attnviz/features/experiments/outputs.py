@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from attnviz.core.effects import PredictedToken, label_of, leave_out, note_outputs
 from attnviz.core.errors import ModelError
 from attnviz.core.lens_inputs import AttentionGradients, rows_read
+from attnviz.core.records import dataclass
 from attnviz.features.experiments.interventions import upcast_half
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.family import Task

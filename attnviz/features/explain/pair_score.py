@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import UsageError
+from attnviz.core.records import asdict, dataclass
 from attnviz.core.tokens import token_label
 from attnviz.features.ablate.parts import replacements
 from attnviz.features.explain.smallest import Trials

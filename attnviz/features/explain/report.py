@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import Effect, HeadAt, LinkAt
+from attnviz.core.records import dataclass
 from attnviz.features.writers.report import LinkReport
 
 ENOUGH = 0.9  # the share of an answer that the parts of a set keep

@@ -1,12 +1,12 @@
 """What decided the answers to texts: opened, searched and reported."""
 
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Kind, Query
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import SourceKind
 from attnviz.core.writers import WrittenText
 from attnviz.features.experiments.texts import open_experiment, outputs_of_texts

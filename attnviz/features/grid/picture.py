@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Token, layer_of_call
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import axis_name
 from attnviz.core.tokens import kind_edges
 from attnviz.renderers import colors

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from attnviz.core.measures import SIGNED, HeadRow, Meaning, about_effects, mass_note
+from attnviz.core.records import dataclass
 from attnviz.features.heads.similarity import SimilarityReport
 from attnviz.features.measures.columns import format_measure
 from attnviz.features.measures.study import HeadReport

@@ -6,13 +6,13 @@ carries a task if the right answer gets less likely once its output tells of no 
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Experiment, HeadAt, Intervention, every_head
 from attnviz.core.errors import UsageError
+from attnviz.core.records import dataclass
 from attnviz.features.ablate.parts import replacements
 
 _WORDS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from attnviz.core import attention_map, effects, notices, query, registry
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK
 from attnviz.core.options import Options
+from attnviz.core.records import dataclass, replace
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.heads import table as tables
 from attnviz.features.heads.similarity import SimilarityStudy

@@ -5,13 +5,12 @@ It is the square of a distance (Endres and Schindelin 2003), so heads can be pla
 classical scaling (Torgerson 1952): as near to one another there as they look alike.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses import entropy, masks
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
+from attnviz.core.records import dataclass
 from attnviz.features.measures.texts import TextStudy
 
 Square = NDArray[np.float64]

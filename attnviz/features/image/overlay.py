@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isqrt
 from os import PathLike
 from pathlib import Path
@@ -19,6 +18,7 @@ from PIL import Image
 
 from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
+from attnviz.core.records import dataclass
 from attnviz.features.grid.picture import GridSide, name_tiles, tile_room, write_largest
 from attnviz.features.vision.picture_files import read_picture
 from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, is_beyond, up_to

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
 from pathlib import Path
@@ -18,6 +17,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.features.image import patches
 from attnviz.features.image.patches import OBJECTS

@@ -1,6 +1,5 @@
 """Attention with residual connections: the graph of layers for rollout and flow."""
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import refuse_implied, without_implied
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import count_kinds, has_kinds, kinds_in_words
 
 Steps = NDArray[np.float64]  # mixing matrices (layers, positions, positions); rows sum to 1

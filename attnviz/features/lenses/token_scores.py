@@ -1,7 +1,6 @@
 """Scores of tokens by every lens of one text, beside what hiding each token costs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from attnviz.core.effects import Intervention, TokenAt, effects_of
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, rows_read
 from attnviz.core.plugins import INTERRUPTIONS
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import LENSES
 from attnviz.core.writers import AskedLogits
 from attnviz.features.lenses import effect, layered, rollout

@@ -1,7 +1,6 @@
 """Lessons: one thing about attention each, in numbers from the mechanisms and in one picture."""
 
-from dataclasses import dataclass
-
+from attnviz.core.records import dataclass
 from attnviz.core.registry import Entry
 
 

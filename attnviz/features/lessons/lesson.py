@@ -1,7 +1,6 @@
 """A lesson: a table of numbers, three sentences about them, and the panels of its picture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.errors import UsageError
+from attnviz.core.records import dataclass
 from attnviz.mechanisms.formula import Formula, Part
 from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.renderers import Display, colors

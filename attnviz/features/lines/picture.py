@@ -4,7 +4,6 @@ This bipartite picture is that of Vig 2019, "A Multiscale Visualization of Atten
 Transformer Model". Here only the strongest links are drawn, and a note gives the rule.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
+from attnviz.core.records import dataclass
 from attnviz.core.registry import axis_name
 from attnviz.renderers.colors import (
     FAINT,

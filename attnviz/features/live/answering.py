@@ -7,7 +7,6 @@ import base64
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import Annotated, Any, Literal
@@ -29,6 +28,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import pause, pauses_between_modules
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import asdict, dataclass, replace
 from attnviz.core.registry import ALL_LENSES, LENSES
 from attnviz.features.ablate.parts import each_part
 from attnviz.features.experiments.texts import open_experiment

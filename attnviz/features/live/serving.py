@@ -20,7 +20,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib.resources import files
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attnviz.core import errors, notices
+from attnviz.core.records import dataclass, field
 from attnviz.features.live.answering import MOST_PICTURE, Answers, Question
 from attnviz.renderers.printable import printable
 

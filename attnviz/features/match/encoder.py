@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Provenance, Token
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import InMemoryModel
+from attnviz.core.records import dataclass, replace
 from attnviz.features.match.forms import PLAIN, LateForm, SideForm, form_of, projections
 from attnviz.models.hugging_face.inputs.tokenization import TokenizedText, tokenize
 from attnviz.models.hugging_face.load import devices, imports, loading

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import ModelError
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.load.checkpoint import check_folder, read_json
 
 HF_COLBERT = "HF_ColBERT"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.core.attention_map import SIMILARITY, Attention, AttentionMap, Provenance
+from attnviz.core.records import asdict, dataclass
 from attnviz.core.tokens import token_label
 from attnviz.features.match.encoder import EncodedSide
 from attnviz.renderers import NO_VIEWS, Display

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.core.errors import in_words
 from attnviz.core.measures import Meaning
+from attnviz.core.records import dataclass
 from attnviz.renderers import Display
 from attnviz.renderers.printable import UNKNOWN, nats, shorten, two_digits
 from attnviz.renderers.text.console import column_widths, shade_text, wrap_text

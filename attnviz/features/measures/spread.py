@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses import group_fold, kv_groups
+from attnviz.analyses import kv_groups, word_fold
 from attnviz.analyses.entropy import ENTROPY, middle, pair_divergences
 from attnviz.analyses.masks import MeasuredMap, Numbers, may_be_sink
 from attnviz.analyses.word_links import LEAST_MASS
@@ -130,7 +130,7 @@ def kv_likeness(subject: MeasuredMap) -> HeadMeasure | None:
         sides = subject.item.query_tokens, subject.item.key_tokens
         text = [np.array([not token.special for token in side]) for side in sides]
         drops = may_be_sink(subject.item)
-        values, _ = subject.fold("groups", lambda: group_fold.GroupFold(*text, LEAST_MASS, drops))
+        values, _ = subject.fold("groups", lambda: word_fold.GroupFold(*text, LEAST_MASS, drops))
     if np.isnan(values).all():
         return None
     return subject.compare("kv-likeness", "share", ends, (values, np.ones_like(values)))

@@ -3,7 +3,6 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from attnviz.core.measures import (
     Meaning,
     SinkShares,
 )
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import MEASURES
 from attnviz.features.measures.intervals import means_of
 from attnviz.features.measures.sums import HeadSums, measured_figures

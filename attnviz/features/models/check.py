@@ -5,7 +5,6 @@ the copy, applies every lens to it, and switches one head off.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 from pathlib import Path
@@ -18,6 +17,7 @@ from attnviz.core import options, registry
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
+from attnviz.core.records import dataclass, replace
 from attnviz.core.writers import WrittenText
 from attnviz.features.audio.recordings import load_extractor
 from attnviz.features.detection.detector import queries_of

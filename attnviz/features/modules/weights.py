@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import not_finite
 from attnviz.core.errors import AttentionError
 from attnviz.core.locks import thread_hook
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, check_rows, read_calls
 from attnviz.models.hugging_face.capture.probe import DRIFT
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token

@@ -7,7 +7,6 @@ function. A call is repeated exactly as it ran, but without dropout.
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from torch.nn import functional
 
 from attnviz.core.attention_call import AttentionCall
+from attnviz.core.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ beside the tensors and go when these go. The only tensors in them are weights be
 
 from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from attnviz.core.records import dataclass, field, replace
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -11,7 +11,6 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import getattr_static
@@ -31,6 +30,7 @@ from attnviz.analyses.entropy import peak
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError, reason_of
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.observer import kernels, lineage, products
 from attnviz.features.observer.lineage import TorchCall, Whole
 from attnviz.features.observer.products import Mixture

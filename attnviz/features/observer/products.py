@@ -4,11 +4,11 @@ Whichever product it is, the weights come out as (…, queries, keys), the value
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from math import nan, prod
 from typing import Any
 
 from attnviz.core.attention_call import AttentionCall
+from attnviz.core.records import dataclass, replace
 from attnviz.features.observer.lineage import Lineage, Mark, Softmax, TorchCall
 
 LINEAR = "products of linear attention: it has no softmax over keys, and so no weights to show"

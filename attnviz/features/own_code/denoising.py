@@ -8,12 +8,12 @@ algorithm 5 of arXiv:2502.09992, at temperature 0 and in one block).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Token
+from attnviz.core.records import dataclass, replace
 
 MOST_STEPS = 32  # more tokens are written several at a step
 

@@ -10,13 +10,13 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from attnviz.core.errors import AttentionError, AttnvizError
+from attnviz.core.records import dataclass, replace
 from attnviz.features.observer.observer import CapturedCall, WatchLog, WatchRequest, observe
 from attnviz.features.watch.maps import failures_of, notes_on_reading, reasons_for_none
 from attnviz.models.hugging_face.capture import kernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.attention_map import (
@@ -17,6 +16,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, replace
 from attnviz.features.own_code.denoising import (
     MOST_STEPS,
     Step,

@@ -8,7 +8,6 @@ class token, the end of a row, the name of a tile) stay keys without a place.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import isqrt, sqrt
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
+from attnviz.core.records import dataclass, field, replace
 from attnviz.features.picture_text.probe import Cells
 from attnviz.features.picture_text.sheets import grids_of
 from attnviz.features.vision.pictures import Box, special_names

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attnviz.core.errors import ModelError
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 
 Floats = NDArray[np.float64]

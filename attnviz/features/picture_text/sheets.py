@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.records import dataclass
 from attnviz.features.picture_text.probe import Cells, Floats
 from attnviz.features.vision.pictures import Box
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.picture_text.layouts import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -22,6 +21,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.measures import about_effects
+from attnviz.core.records import dataclass, replace
 from attnviz.features.ablate.parts import each_part, replacements
 from attnviz.features.corpus.results import CorpusReport, PruneCurve, gives_order
 from attnviz.features.experiments.texts import open_experiment

@@ -7,7 +7,6 @@ tensor-parallel engine has a file with heads of its own. A layer is read when it
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass
 from attnviz.storage.documents import parse_json
 from attnviz.storage.matrices import (
     header_length,

@@ -5,10 +5,11 @@ A layout names fields and their types: "layer head:str" are two texts, [] is a l
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from importlib import import_module
 from inspect import cleandoc
+from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from msgspec import UNSET, UnsetType, defstruct
@@ -23,6 +24,7 @@ from attnviz.features.ablate.report import LENS_MEASURES, AblationReport, Predic
 from attnviz.features.why.report import LayersReport
 from attnviz.features.wiring.report import Wire, WiringReport
 from attnviz.features.writers.report import LinkReport
+from attnviz.storage.columns import TABLES, columns_of
 from attnviz.storage.schema import Document
 
 REPORTS = {
@@ -312,8 +314,22 @@ ANY = "*"
 """Stands for every name: in a document that is open, or in an object whose names are data."""
 
 
-def check_fields(names: Iterable[str], kind: DataKind) -> None:
-    """Refuse a field, such as heads.layer, that no document of these data has; a UsageError."""
+def check_fields(names: Collection[str], kind: DataKind, formats: Collection[str]) -> None:
+    """Refuse a field, such as heads.layer, or a column that no data of the kind has; a UsageError.
+
+    Columns of measures are known when they are there.
+    """
+    own = {name for name, layout in LAYOUTS.items() if layout.kind == kind}
+    if not {"json", "jsonl"}.isdisjoint(formats):
+        _check_paths(names, kind)
+    tables = [columns_of(table) for table in TABLES if table.partition(" ")[0] in own]
+    columns = list(dict.fromkeys(chain(*tables)))
+    if not {"tsv", "csv"}.isdisjoint(formats) and all(map(str.islower, columns)):
+        for name in names if columns else ():
+            choose(name, columns, "column")
+
+
+def _check_paths(names: Iterable[str], kind: DataKind) -> None:
     paths = dict[str, None]()
     for document in (name for name, layout in LAYOUTS.items() if layout.kind == kind):
         schema = json_schema(document)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from attnviz.core.attention_map import Provenance
+from attnviz.core.records import dataclass
 
 SUPPORTS = 0.5  # nats from which on a part is named beside a sentence of an answer
 NAMED = 3

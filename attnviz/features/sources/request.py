@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import split_sentences
 from attnviz.features.experiments.texts import open_experiment
 from attnviz.features.measures.intervals import rank_correlation

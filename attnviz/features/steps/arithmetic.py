@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import MECHANISMS, SCHEMA, Mechanism
 from attnviz.features.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 from attnviz.mechanisms.arrays import softmax, transpose

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import MECHANISMS, Mechanism
 from attnviz.mechanisms.formula import SIDES, example_parts, size_of_head
 from attnviz.models.own import SeededEmbedding, word_tokens

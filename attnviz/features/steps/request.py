@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,6 +15,7 @@ from attnviz.core import effects, notices
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Choice, Options, Origin
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
 from attnviz.core.values import as_array
 from attnviz.features.steps import given

@@ -3,7 +3,6 @@
 import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads matplotlib
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-u
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from attnviz.core.records import dataclass
 from attnviz.features.steps.arithmetic import Steps
 from attnviz.renderers.colors import FAINT, LABELLED, Color, color_of
 from attnviz.renderers.figures.figure import (
@@ -91,6 +91,11 @@ def _panels(steps: Steps) -> list[list[Cloud]]:
     output = Cloud("output", steps["output"], queries, OUTPUT, "o")
     if "inputs" in names:
         inputs = [Cloud("inputs", steps["inputs"], queries, INPUT, "s")]
+    elif "query_input" not in names:  # queries and keys are given, and meet in one space
+        inputs = [
+            Cloud("query", steps["query"], queries, INPUT, "s"),
+            Cloud("key", steps["key"], keys, LABELLED, "^"),
+        ]
     elif np.array_equal(steps["query_input"], steps["key_value_input"]):
         name = "query_input = key_value_input"
         inputs = [Cloud(name, steps["query_input"], queries, INPUT, "s")]

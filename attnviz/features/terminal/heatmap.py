@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
+from attnviz.core.records import dataclass
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import (
     NO_VALUE,

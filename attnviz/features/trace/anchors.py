@@ -7,12 +7,12 @@ Bogdan, Macar, Nanda and Conmy 2025, "Thought Anchors: Which LLM Reasoning Steps
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Provenance
+from attnviz.core.records import dataclass
 
 Numbers = NDArray[np.float64]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options
+from attnviz.core.records import dataclass, replace
 from attnviz.features.trace import anchors, resampling, table
 from attnviz.features.trace.sentences import Transcript, find_file, read_transcript
 from attnviz.models.open import check_torch, is_shipped, loading_of, name_of

@@ -7,12 +7,12 @@ reasoning stands between <think> and </think>, or is all that the model wrote.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.records import dataclass
 from attnviz.storage.matrices import read_text
 from attnviz.storage.texts import check_text, read_conversations
 

@@ -6,11 +6,11 @@ to the enhanced graph and are left out.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, is_number
+from attnviz.core.records import dataclass
 
 COLUMNS = 10  # ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
 ROOT = -1  # the format's 0: words count from 0 here

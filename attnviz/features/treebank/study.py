@@ -7,7 +7,6 @@ of each relation.
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from attnviz.analyses import masks, view
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.records import dataclass
 from attnviz.features.measures.texts import TextStudy
 from attnviz.features.treebank.conllu import ROOT, Sentence
 

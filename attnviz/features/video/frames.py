@@ -10,7 +10,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.errors import AttnvizError, InputError, UsageError, first_line
+from attnviz.core.records import dataclass
 from attnviz.features.vision.picture_files import (
     MOST_PIXELS,
     name_of,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import AVERAGE, mark_tokens, parse_patch, patch_tokens
 from attnviz.features.modules.weights import (
     ModulePass,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import isqrt
 from pathlib import Path
@@ -18,6 +17,7 @@ from attnviz.core.errors import ModelError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.writers import WrittenText
 from attnviz.features.vision.architectures import VISION_ARCHITECTURES, embed_patches
 from attnviz.features.vision.pictures import MOST_PIXELS

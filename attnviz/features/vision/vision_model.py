@@ -5,7 +5,6 @@ in windows, pool, merge or pack patches, the patches are traced through the mode
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from attnviz.core import lens_inputs, registry
@@ -18,6 +17,7 @@ from attnviz.core.errors import (
 )
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.vision import pictures
 from attnviz.models import Source

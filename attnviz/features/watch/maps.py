@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.records import dataclass, replace
 from attnviz.features.observer.observer import CapturedCall, WatchLog, WatchRequest
 from attnviz.models.hugging_face.capture import capture, exact_links
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, region_note

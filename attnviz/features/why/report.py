@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from attnviz.core.attention_map import Provenance
+from attnviz.core.records import dataclass
 from attnviz.features.writers.report import WriterPart
 
 

@@ -1,7 +1,6 @@
 """Why a head looks where it looks, in one text or many, and where an answer appears."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +12,7 @@ from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import ResidualStream, WrittenText

@@ -7,7 +7,6 @@ asks, over the patches where its keys lie. Links between windows do not exist: t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import not_finite
 from attnviz.core.errors import AttentionError
+from attnviz.core.records import dataclass, field
 from attnviz.features.windows.places import PixelPlaces, PlacedCall, PlaceTracing, trace_places
 
 CLOSE = 1e-3  # of the picture's side: nearer places are one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import (
     AVERAGE,
     check_patch,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from attnviz.core import attention_map, measures, writers
 from attnviz.core.effects import HeadAt
+from attnviz.core.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ head's output are leaves: all that follows is a linear function of them.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.locks import thread_hook
+from attnviz.core.records import dataclass
 from attnviz.core.writers import WriterKind
 from attnviz.features.experiments.layer_states import layers_of, map_tensors
 from attnviz.models.hugging_face.capture.passes import StopForward

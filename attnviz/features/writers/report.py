@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from math import nan
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core import effects, writers
 from attnviz.core.attention_map import Provenance
 from attnviz.core.measures import Argument
+from attnviz.core.records import asdict, dataclass
 
 LISTED = 6  # writers of a side that are named
 # Position decides a link of weight LEAST or more if other rows have the share ALONE of its weight.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass
 from attnviz.core.writers import (
     NORMALISES_SUMS,
     SIDES,

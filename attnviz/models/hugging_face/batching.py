@@ -8,16 +8,17 @@ not, only texts of equal length are batched; if those differ too, each text is r
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from attnviz.core import attention_map, fingerprints, locks
+from attnviz.core import attention_map, locks
 from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, UsageError, first_line
 from attnviz.core.notices import notify
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import WATCH_INDEXERS, WITH_INDEXER
+from attnviz.models import fingerprints
 from attnviz.models.hugging_face.capture import implied, kernel, passes
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.region import fits_whole, heads_of

@@ -7,7 +7,6 @@ which loads the same checkpoint then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from attnviz.core.attention_map import Attention, Provenance, check_finite
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, replace
 from attnviz.core.writers import HeadWeights, WriterKind
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.formula import HeadArithmetic

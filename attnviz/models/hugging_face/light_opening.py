@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.options import Origin
+from attnviz.core.records import dataclass, replace
 from attnviz.models import WithHead
 from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.capture.region import Region

@@ -2,10 +2,10 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.core import attention_map, errors, writers
+from attnviz.core.records import dataclass, field
 from attnviz.models import Source
 from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family, Task

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
+from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import ANSWERS, HEAD_STEPS
 from attnviz.mechanisms.formula import HeadArithmetic
 from attnviz.models.hugging_face import eager, loaded_model

@@ -7,12 +7,12 @@ transformers: nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from math import ceil, floor, log, pi, sqrt
 from typing import Any
 
 import numpy as np
 
+from attnviz.core.records import dataclass, field, replace
 from attnviz.models.light.network import Shape, UnknownArchitecture
 
 Config = Mapping[str, Any]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+from attnviz.core.records import dataclass, replace
 from attnviz.mechanisms.arrays import Array, namespace
 from attnviz.models.light import network
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import pi, sqrt
 from typing import Any, Literal
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.notices import pause
+from attnviz.core.records import dataclass
 from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
 from attnviz.mechanisms.dot_product import causal_mask, join_heads, split_heads
 

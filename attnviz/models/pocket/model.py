@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import STACK
 from attnviz.core.writers import WriterKind
 from attnviz.mechanisms.arrays import Array, to_numpy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import continues_word
 
 PAD, UNKNOWN, END, ENGLISH, FRENCH, MASK = range(6)  # the ids of the special pieces
@@ -113,13 +113,15 @@ def load_piece_tokenizer(path: Path) -> Any:
 
 def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGEST) -> EncodedText:
     """The text in pieces by the tokenizer at a path; messages call it `what`."""
-    encoding = load_piece_tokenizer(path).encode(text, add_special_tokens=False)
-    if not text.strip() or not encoding.ids:
+    spaces = text.count(" ")  # each begins a piece: millions of them take half a minute
+    encode = load_piece_tokenizer(path).encode
+    encoding = None if spaces > longest else encode(text, add_special_tokens=False)
+    if not text.strip() or (encoding is not None and not encoding.ids):
         raise InputError(f"the {what} is empty: give at least one word")
-    if len(encoding.ids) > longest:
+    if encoding is None or len(encoding.ids) > longest:
         raise InputError(
-            f"the {what} has {len(encoding.ids)} pieces: the model reads up to {longest}; "
-            "cut it, or use --model"
+            f"the {what} has {f'more than {spaces}' if encoding is None else len(encoding.ids)} "
+            f"pieces: the model reads up to {longest}; cut it, or use --model"
         )
     spans = encoding.offsets
     doubles = {span for before, span in pairwise(spans) if before == span}

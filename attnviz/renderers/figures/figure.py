@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from io import BytesIO
 from threading import RLock
@@ -29,6 +28,7 @@ from PIL import Image
 
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.core.options import Width
+from attnviz.core.records import dataclass, replace
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed, font_share
 from attnviz.renderers.look import look_option, reading_notes

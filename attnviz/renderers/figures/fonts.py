@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
@@ -10,6 +9,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 from matplotlib.ft2font import FT2Font
 
+from attnviz.core.records import dataclass
 from attnviz.renderers.look import look_option, reading_notes
 from attnviz.renderers.printable import code_point, printable
 

@@ -1,7 +1,6 @@
 """One matrix of weights as a heat map: rows are queries, columns are keys."""
 
 import math
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, SIMILARITY, AttentionMap, Token
 from attnviz.core.options import INDEXER
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import kind_edges, kinds_in_words
 from attnviz.renderers import colors, look
 from attnviz.renderers.figures import figure as sheet

@@ -6,11 +6,11 @@ give the number to --rows or --window.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.records import dataclass, field
 from attnviz.core.tokens import split_sentences
 from attnviz.renderers.printable import printable, shorten
 

@@ -15,7 +15,6 @@ import base64
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link, Token
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass
 from attnviz.renderers.colors import (
     GLOW,
     HEAD_COLORS,

@@ -13,7 +13,6 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from string import Template
@@ -33,6 +32,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure, mass_note
+from attnviz.core.records import dataclass, field
 from attnviz.core.tokens import is_mark, sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (

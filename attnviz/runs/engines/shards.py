@@ -5,11 +5,11 @@ import pickle
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from attnviz.core.errors import AttnvizError, WorkerError
 from attnviz.core.notices import notices_to, notify
+from attnviz.core.records import dataclass
 
 Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")

@@ -5,11 +5,11 @@ Only their number and lengths decide that, so that results are reproducible.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.errors import InputError
 from attnviz.core.query import Message, Messages
+from attnviz.core.records import dataclass
 from attnviz.core.values import is_utf8
 
 CHUNK_SIZE = 1024

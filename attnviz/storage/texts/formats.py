@@ -7,13 +7,13 @@ span several lines. In TSV a tab always separates columns and quotes are letters
 import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import PurePath
 
 from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
 from attnviz.core.options import InputFormat, names_in
+from attnviz.core.records import dataclass
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.lines import (
     LONGEST,

@@ -7,11 +7,11 @@ import io
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass, field
 from attnviz.core.values import is_utf8
 from attnviz.storage.texts import BadText, Text, check_text, read_conversation
 

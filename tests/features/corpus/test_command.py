@@ -50,6 +50,14 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("show", ["measures", "classes"])
+def test_where_no_head_has_the_role_the_table_has_no_rows(show):
+    asked = ("--role", "special-token", "--statistics", show, "--no-repeat")
+    done = attnviz("heads", "the cat sat", "a dog ran", *SMALL, *asked)
+    assert (done.status, "no head has the role 'special-token'" in done.err) == (0, True)
+    assert "layer head" in done.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
 def test_each_part_is_shown_on_request(texts, show):

@@ -1,5 +1,6 @@
 import io
 import json
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,28 @@ def texts(tokens):
 HEAD = ",".join(COLUMNS)
 
 WEIGHTS = weights_of((2, 4, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (("'<f4'", "f()"), "the header of its array cannot be read"),
+        (("'<f4'", "('"), "the header of its array cannot be read"),
+        (("'shape': (2, 4,", "'shape': (2,-4,"), "negative dimensions are not allowed"),
+        (("'<f4'", "'|O'"), "it holds objects of Python, which are never read"),
+    ],
+)
+def test_a_broken_header_is_told_in_plain_words(entry, said):
+    old, new = (part.encode() for part in entry)
+    data = npy(WEIGHTS.astype("<f4"))
+    broken = data.replace(old, new.ljust(len(old)))
+    assert broken != data
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("attention.npy", broken)
+    for one_file in (broken, packed.getvalue()):
+        with pytest.raises(InputError, match=said):
+            one(one_file)
 
 
 @pytest.mark.parametrize("axes", [WEIGHTS, WEIGHTS[:, None]], ids=["layers", "layers, batch"])

@@ -34,6 +34,12 @@ def test_without_a_folder_they_are_listed(tmp_path, monkeypatch):
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_wrong_line_writes_nothing(tmp_path):
+    for options in (("-f", "tsv", "--fields", "id"), ("--fields", "file")):
+        assert attnviz("examples", tmp_path / "new", *options).mistake
+        assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("name", ["file", "file/folder"])
 def test_a_place_that_is_no_folder_is_one_line(name, tmp_path):
     (tmp_path / "file").write_text("")

@@ -23,6 +23,15 @@ def test_points_and_lines_are_drawn_where_they_are():
     assert sorted(lines.get_colors()[:, 3]) == pytest.approx(sorted(steps["weights"].flat))
 
 
+def test_given_queries_and_keys_stand_for_the_inputs():
+    query, key, value = np.eye(3)[:2], np.eye(3), np.ones((3, 2))
+    clouds = scatter(arithmetic(CalculationInputs("given", query, key, value=value))).axes
+    names = [[part.get_label() for part in axes.collections][-2:] for axes in clouds]
+    assert names == [["query", "key"], ["value", "output"]]
+    drawn = np.stack(clouds[0].collections[0]._offsets3d, axis=-1)
+    np.testing.assert_allclose(drawn, query)
+
+
 def test_other_numbers_of_features_are_placed_and_said():
     placed, words = project_to_3d(np.array([[1.0, 2.0]]))
     assert placed.tolist() == [[1.0, 2.0, 0.0]]

@@ -6,7 +6,6 @@
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -27,6 +26,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.measures import BlockMeasures
 from attnviz.core.notices import notify
+from attnviz.core.records import dataclass, replace
 from attnviz.models.hugging_face.capture import implied, kernel, probe
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,

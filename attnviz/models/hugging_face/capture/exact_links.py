@@ -4,7 +4,6 @@ A single weight cannot exceed the mass of its block of keys, which the pooled ma
 computed in order of their largest mass, until no row left can hold a link as strong as those found.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import in_words
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 

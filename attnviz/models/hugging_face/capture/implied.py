@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from threading import RLock
 from typing import Any, TypeAlias, cast
@@ -25,6 +24,7 @@ from attnviz.analyses.select import missing, positions
 from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.locks import thread_hook
+from attnviz.core.records import dataclass, field
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of, pool_array
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from attnviz.core import errors, locks
 from attnviz.core.attention_call import AttentionCall
-from attnviz.core.fingerprints import ModelFingerprint, hooks_of
+from attnviz.models.fingerprints import ModelFingerprint, hooks_of
 
 
 def group_size(call: AttentionCall) -> int:

@@ -7,7 +7,6 @@ The shape test compares the last axis with these kinds and refuses what they can
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import BETWEEN_SIDES, AttentionMap, Token
 from attnviz.core.errors import AttentionError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import KEY_LAYOUTS
 from attnviz.core.tokens import kinds_in_words
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token

@@ -7,7 +7,6 @@ time, eagerly, and return their matrices (`output_attentions`).
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from attnviz.analyses.blocks import BlockStudy, LayerFolds
 from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Projections, check_finite, not_finite
 from attnviz.core.errors import AttentionError
+from attnviz.core.records import dataclass, field, replace
 from attnviz.models.hugging_face.capture import (
     blocks,
     exact_links,

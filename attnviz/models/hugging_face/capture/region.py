@@ -6,13 +6,13 @@ A map of every token grows with tokens²; beyond a size it is pooled to blocks o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.errors import ModelError, NotInTextError
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.load.devices import format_bytes, free_bytes
 from attnviz.models.hugging_face.load.family import parts_of
 
@@ -119,7 +119,7 @@ def grids_of(
 def check_part(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
     """The part, if the text has it."""
     if not 0 <= part[0] <= part[1] < length:
-        raise UsageError(
+        raise NotInTextError(
             f"{option} {part[0]}-{part[1]} does not lie in this text: it has {length:,} tokens, "
             f"0 to {length - 1}"
         )

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnviz.analyses.blocks import BlockStudy, RowsOnly
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Message, Query
+from attnviz.core.records import dataclass, field, replace
 from attnviz.models.hugging_face.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.inputs import chat, generation, tokenization

@@ -6,7 +6,6 @@ Also the rules of a checkpoint's files for greedy texts, by which numpy writes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, did_you_mean
+from attnviz.core.records import dataclass, replace
 from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.devices import running_errors

@@ -5,11 +5,11 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import continues_word
 from attnviz.core.values import is_utf8
 from attnviz.models.hugging_face.load import devices, imports

@@ -1,10 +1,10 @@
 """Adapters (LoRA and similar), merged by peft into the model that they were trained for."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import ModelError
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.load.checkpoint import read_header, read_json
 from attnviz.models.hugging_face.load.devices import library_errors
 from attnviz.models.hugging_face.load.locate import locate

@@ -5,7 +5,6 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
 from attnviz.core.errors import ModelError
+from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES
 
 POINTER = b"version https://git-lfs"

@@ -6,7 +6,6 @@ A classifier decides a class, tags, a number, or a label for each token.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.locks import thread_hook
+from attnviz.core.records import dataclass, replace
 from attnviz.core.tokens import continues_word
 from attnviz.mechanisms.arrays import softmax, to_numpy
 

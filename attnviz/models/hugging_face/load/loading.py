@@ -8,7 +8,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr
-from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short, in_words
 from attnviz.core.options import InMemoryModel, InMemoryReader
+from attnviz.core.records import dataclass, replace
 from attnviz.models.hugging_face.load import adapters, devices
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,

@@ -12,11 +12,11 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import ModelError, did_you_mean, first_line
+from attnviz.core.records import dataclass
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo

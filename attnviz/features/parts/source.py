@@ -28,7 +28,11 @@ class PartOfTexts(Source):
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         for answer in self.source.attend(queries, batch_size=batch_size):
-            yield answer if isinstance(answer, InputError) else cut(answer, self.region)
+            try:
+                part = answer if isinstance(answer, InputError) else cut(answer, self.region)
+            except InputError as error:
+                part = error
+            yield part
 
     def _refuse(self, *_: Any) -> Any:
         raise UsageError(WHOLE.format("--rows" if self.region.rows else "--window"))
@@ -40,7 +44,7 @@ def cut(attention: Attention, region: Region) -> Attention:
     """The part of each map that a region names, with a note on it.
 
     Raises:
-        UsageError: the text has no such part.
+        NotInTextError: the text has no such part.
     """
     sides = {item.stream: item.weights.shape[2:] for item in attention.maps}
     grids = grids_of(sides, region, None)
