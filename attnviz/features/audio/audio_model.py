@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
@@ -35,7 +36,7 @@ from attnviz.features.audio.sound_inputs import (
     watch_frames,
 )
 from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.kernel import AttentionCall, stream_of, watch_kernels
+from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs import tokenization
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -190,9 +191,9 @@ class AudioModel(LoadedModel):
             return float(prod(strides)) * self.squeeze_factor / self.rate
         if config.model_type == "moonshine":  # its strides of 64, 3 and 2 stand in its code
             return 384 / self.rate
-        values = next(iter(features.values()))
+        values = features.get("input_values", next(iter(features.values())))
         if "input_values" in features and values.shape[-2] == 1:  # a wave
-            return round(values.shape[-1] / frames) / self.rate
+            return float(round(values.shape[-1] / frames)) / self.rate
         time = 2 if values.shape[1] == getattr(self.extractor, "feature_size", 0) else 1
         hop = getattr(self.extractor, "hop_length", self.rate // 100)
         hop *= getattr(self.extractor, "stride", 1)  # steps of 10 ms in one row of features

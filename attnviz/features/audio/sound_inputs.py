@@ -117,5 +117,5 @@ def watch_frames(part: Any, lengths: set[int]) -> Iterator[None]:
 
 def has_class_token(part: Any, count: int, states: Any) -> bool:
     """Whether a token without a time stands before the frames that attend (PE Audio)."""
-    named = any("class_embedding" in name for name, _ in part.named_parameters())
-    return named and states is not None and count == states.shape[1] + 1
+    holds = any("class_embedding" in name for name, _ in part.named_parameters())
+    return holds and states is not None and count == states.shape[1] + 1
