@@ -13,7 +13,7 @@ def test_every_error_has_a_status_and_travels_whole():
     kinds = [item for item in vars(errors).values() if isinstance(item, type)]
     children = [item for item in kinds if issubclass(item, AttnvizError)]
     assert {item.status for item in children} == {1, 2, 3}
-    assert [item for item in children if item.status == 2] == [UsageError, errors.NotInTextError]
+    assert [item for item in children if item.status == 2] == [UsageError, errors.UnfitTextError]
     # A process sends it pickled, and a corpus out of a pipe waits in a file until it is read.
     assert BrokenFileError in family(AttnvizError)
     for kind in family(AttnvizError):

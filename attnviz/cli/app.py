@@ -104,13 +104,14 @@ class Command(TyperCommand):
     """The kinds of pictures that it draws."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; an option's text is neither empty nor bytes that are no text."""
+        """Read the arguments; an option and a path is neither empty nor bytes that are no text."""
         if not ctx.resilient_parsing:  # as completion is
             from attnviz.core.values import check_option_text
 
             by_name, _, parameters = self.make_parser(ctx).parse_args(args=[*args])
             for item in parameters:
-                values: Any = by_name[item.name or ""] if item.param_type_name == "option" else ()
+                is_text = item.param_type_name == "option" or item.type.name == "path"
+                values: Any = by_name[item.name or ""] if is_text else ()
                 for value in values if isinstance(values, list | tuple) else [values]:
                     check_option_text(max(item.opts, key=len), value)
         return super().parse_args(ctx, args)

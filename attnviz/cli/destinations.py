@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import UsageError
+from attnviz.core.notices import notify
 from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Numbering, Renderer, reports
@@ -163,7 +164,7 @@ class PageFiles(NumberedFiles):
         if self.in_browser and self.waits and self.path is not None:
             show(numbered_path(self.path, 0) if self.many else self.path)
         if self.in_browser and self.count > 1:
-            note("--open shows the first text; --html FILE writes a page for each")
+            notify("--open shows the first text; --html FILE writes a page for each")
 
 
 RunOutput = DataOutput | PictureFiles | PageFiles
@@ -239,7 +240,7 @@ def show(path: Path) -> None:
     import webbrowser
 
     if webbrowser.open(path.absolute().as_uri()):
-        note(f"opened '{path}' in a browser")
+        notify(f"opened '{path}' in a browser")
     else:
         note(f"no browser was found: open '{path}'")
 

@@ -19,8 +19,8 @@ class InputError(AttnvizError):
     """A text, a file or a record that cannot be read or used."""
 
 
-class NotInTextError(UsageError, InputError):
-    """What is asked for is not in this text: of a file the other texts are still read."""
+class UnfitTextError(UsageError, InputError):
+    """What is asked for cannot be had of this text: of a file the others are still read."""
 
 
 class NotFiniteError(InputError):

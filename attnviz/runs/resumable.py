@@ -199,8 +199,8 @@ class ResumableSink:
 
     def _close_shard(self) -> None:
         """Move a shard into place; with the first all of an earlier run go, which may be more."""
-        assert self.data is not None
-        assert self.shard_size is not None
+        assert self.data
+        assert self.shard_size
         self.data.write(reports.as_bytes(self.renderer.finish()))
         if self.records <= self.shard_size:
             for shard in shards_of(self.path):

@@ -38,6 +38,7 @@ def texts(tmp_path: Path) -> Path:
     ("options", "said"),
     [
         (("--rows", "0-5"), "line 2 of stdin: --rows 0-5 does not lie in this text"),
+        (("--window", "0-5"), "line 2 of stdin: --window 0-5 does not lie in this text"),
         (("--target", "mat[6]", "--lens", "effect"), "line 2 of stdin: --target 'mat[6]' is no"),
     ],
 )

@@ -132,6 +132,8 @@ def test_open_shows_the_file_or_a_temporary_one(tmp_path, monkeypatch):
     done = invoke("self", "one two", *OWN, "--html", str(file), "--open", "-f", "none")
     assert opened == [file.as_uri()]
     assert f"opened '{file}' in a browser" in done.err
+    assert invoke("self", "one two", *OWN, "--html", str(file), "--open", "-q").err == ""
+    assert opened.pop() == file.as_uri()
     assert invoke("self", "one two", *OWN, "--open", "-f", "none").status == 0
     shown = next(path for path in tmp_path.iterdir() if path.name.startswith("attnviz-"))
     assert opened[1] == shown.as_uri()

@@ -9,6 +9,12 @@ from tests.hugging_face.tiny_families import EVERY, GROUPED
 
 ROTARY = {"rope_type": "default", "rope_theta": 10_000.0}
 
+
+def codes(name: str) -> dict[str, int]:
+    """The numbers of a hundred tokens that stand for codes of a picture, by their names."""
+    return {name.format(number): 100 + number for number in range(100)}
+
+
 VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     "aria": {
         "vision_config": {"model_type": "idefics3_vision", "patch_size": 14, "image_size": 980}
@@ -32,6 +38,48 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense"] + ["sparse"] * 11}},
     "deepseek_v2": {"topk_group": 1, "n_group": 1, "num_experts_per_tok": 2},
     **{name: {"vision_config": {}} for name in ("embedding_gemma2", "gemma4", "gemma4_unified")},
+    "emu3": {
+        "vocabulary_map": {"<image>": 8, "<|extra_200|>": 9, **codes("<|visual token {:06}|>")}
+    },
+    "perception_lm": {
+        "projector_pooling_ratio": 2,
+        "vision_config": {
+            "model_type": "timm_wrapper",
+            "architecture": "vit_pe_core_large_patch14_336",
+            "num_labels": 1,
+            "patch_size": 14,
+            "image_size": 56,
+            "model_args": {
+                "embed_dim": 64,
+                "depth": 2,
+                "num_heads": 4,
+                "img_size": [56, 56],
+                "ref_feat_shape": [4, 4],
+                "global_pool": "",
+                "use_post_transformer_norm": False,
+            },
+        },
+    },
+    "granite4_vision": {
+        "downsample_rate": "1/2",
+        "deepstack_layer_map": [[-1, 0]],
+        "spatial_target_layers": [1],
+        "image_grid_pinpoints": [[224, 448], [448, 224], [448, 448]],
+    },
+    "hunyuan_vl": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [16] * 4}}},
+    "fast_vlm": {
+        "vision_config": {
+            "model_type": "timm_wrapper",
+            "architecture": "fastvit_mci3",
+            "do_pooling": True,
+            "global_pool": "avg",
+            "hidden_size": 3072,
+            "initializer_range": 0.02,
+            "model_args": {"inference_mode": True, "layers": [1, 1, 1, 1, 1]},
+            "patch_size": 64,
+            "image_size": 256,
+        }
+    },
     "diffusion_gemma": {
         "text_config": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
     },
@@ -52,12 +100,29 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
 }
 """By type: values for its configuration, or a function that makes one."""
 
+FEW_CODES = {"base_channels": 32, "num_res_blocks": 1}
+
 AFTER: dict[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [3, 3, 2]}}},
-    "gemma4_unified": {"vision_config": {"hidden_size": 3840}},
+    "gemma4_unified": {"vision_config": {"output_proj_dims": 64}},
+    "phi4_multimodal": {"vision_config": {"crop_size": 112}},
     **{name: {"quantization_dim": 128} for name in ("neucodec", "xcodec2")},
     "xcodec": {"codebook_dim": 128},
     "clap": {"audio_config": {"hidden_size": 128}},
+    "gemma3n": {"vision_soft_tokens_per_image": 256, "vision_config": {"hidden_size": 2048}},
+    "emu3": {"vq_config": {**FEW_CODES, "codebook_size": 100, "hidden_size": 128}},
+    "apertus1p5": {
+        "image_token_offset": 500,
+        "audio_token_offset": 600,
+        "vision_config": {**FEW_CODES, "codebook_size": 100},
+        "audio_config": {"codebook_size": 100},
+    },
+    "chameleon": {"vq_config": {**FEW_CODES, "num_embeddings": 100}},
+    "hunyuan_vl": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [2, 2, 2, 2]}}},
+    **{
+        name: {"vision_config": {"insert_layer_id": 1}}
+        for name in ("minicpm_ocr", "minicpmv4_6", "minicpmv4_7")
+    },
     "llama4": {"vision_config": {"intermediate_size": 256}},
     "muse_glimmer": {"out_hidden_size": 256},
     "muse_spark": {"out_hidden_size": 256},
@@ -67,12 +132,28 @@ AFTER: dict[str, Mapping[str, Any]] = {
 
 PROCESSORS: dict[str, Mapping[str, Any]] = {
     "aria": {"max_image_size": 490},
+    "deepseek_vl_hybrid": {"high_res_size": {"height": 128, "width": 128}},
+    "dots3_note": {"temporal_patch_size": 1},
+    "perception_lm": {"tile_size": 56},
+    "emu3": {"min_pixels": 64 * 64, "max_pixels": 128 * 128},
     "clap": {"truncation": "rand_trunc"},
 }
 """By type: values of the part of its processor that reads pictures or sounds."""
 
-READS_WITH = {"wav2vec2-bert": "SeamlessM4TFeatureExtractor"}
-"""By type: what its checkpoints read sounds with, where transformers' table names another."""
+READS_WITH = {
+    "wav2vec2-bert": "SeamlessM4TFeatureExtractor",
+    **dict.fromkeys(("glm_ocr", "glmga"), "Glm46VProcessor"),
+    "cosmos3_omni": "Qwen3VLProcessor",
+    "fast_vlm": "LlavaProcessor",
+}
+"""By type: what its checkpoints read with, where transformers' table names another, or none."""
+
+SEES_WITH = {
+    "colmodernvbert": "Idefics3ImageProcessorPil",
+    "fast_vlm": "CLIPImageProcessorPil",
+    "fuyu": "FuyuImageProcessor",  # its twin without torchvision fails
+}
+"""By type: what its checkpoints read pictures with, where transformers' table does not say it."""
 
 NO_TEXT = ("gemma4_assistant", "gemma4_unified_assistant")
 """Types whose class names ids as its input and asks for the states of another model instead."""

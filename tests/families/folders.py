@@ -250,6 +250,8 @@ def fitted_to(model: Any, reader: Reader, named: Mapping[str, str]) -> Reader:
                     break
     if reader.tokenizer is None and MISMATCH.search(reasons[0]):
         raise NotBuiltError("transformers has no processor that reads its pictures with a text")
+    if kind == "audio" and "pixel_values_videos" in takes(model) and not needs_words(model):
+        raise NotBuiltError("it reads a film with its sound, and no sound alone")
     first = f"{reader.stands_in}; with a plain one: " if reader.stands_in else ""
     raise NotBuiltError(first + reasons[0])
 
@@ -305,13 +307,12 @@ def set_side(reader: Reader, side: Any) -> None:
     if side is None:
         return
     high, wide = (side, side) if isinstance(side, int) else (int(side[0]), int(side[-1]))
-    if hasattr(reader.part, "scale_resolution"):
-        reader.part.scale_resolution = high
-    if hasattr(reader.part, "max_patches"):
-        reader.part.max_patches = 64
+    numbers = {"scale_resolution": high, "image_size": high, "max_patches": 64}
+    for name in numbers.keys() & vars(reader.part).keys():
+        setattr(reader.part, name, numbers[name])
     for name in ("size", "crop_size", "pad_size", "max_image_size"):
-        own = getattr(reader.part, name, None)
-        if own is None or isinstance(own, int | float):
+        own = getattr(reader.part, name, None) or 0
+        if isinstance(own, int | float):
             continue
         keys = {key for key, value in dict(own).items() if value is not None}
         if {"height", "width"} <= keys:

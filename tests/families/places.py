@@ -28,15 +28,35 @@ TEMPLATE = (
 
 def run(reader: Reader, model: Any, mark: str) -> Reader:
     """Run a model on what its reader reads, and put right the number of places for a picture."""
+    mark = mark or _mark_in(model.config, reader)
+    own = getattr(reader.made, "image_token", mark)
     inputs, error = _attempt(reader, model, mark)
     if error is not None:
-        inputs = _corrected(reader, model, mark, error)
-    plain = mark == getattr(reader.made, "image_token", mark)
-    if reader.tokenizer is not None and not plain:
+        wrong = MISMATCH.search(str(error))
+        try:
+            inputs = _corrected(reader, model, mark, error)
+        except Exception:
+            if not wrong or not mark or wrong[1] != "1":
+                raise
+            mark *= int(wrong[2])  # a template may hold them all
+            inputs, left = _attempt(reader, model, mark)
+            if left is not None:
+                raise error from None
+    if reader.tokenizer is not None and mark != own:
         reader = replace(reader, template=TEMPLATE.replace("MARK", mark))
         reader.made.chat_template = reader.template
     reader.last = inputs
     return reader
+
+
+def _mark_in(config: Any, reader: Reader) -> str:
+    """The token of pictures that a configuration names, where a processor names none."""
+    numbers = (getattr(config, one, None) for one in PLACES)
+    number = next((one for one in numbers if one is not None), None)
+    named = getattr(reader.made, "image_token", getattr(reader.tokenizer, "image_token", None))
+    if reader.tokenizer is None or named or not isinstance(number, int):
+        return ""
+    return str(reader.tokenizer.convert_ids_to_tokens(number))
 
 
 def _attempt(reader: Reader, model: Any, mark: str) -> tuple[dict[str, Any], Exception | None]:
@@ -54,8 +74,9 @@ def _corrected(reader: Reader, model: Any, mark: str, error: Exception) -> dict[
     """The inputs with as many places as there are features, by the first change that does it."""
     inputs, _ = _attempt(reader, model, mark)
     wrong = MISMATCH.search(str(error))
-    if "input_ids" in inputs and (int(wrong[1]) == 0 if wrong else _unnamed(model.config)):
-        set_place(model.config, run_of(inputs["input_ids"][0].tolist())[0])
+    number, many = run_of(inputs["input_ids"][0].tolist()) if "input_ids" in inputs else (0, 0)
+    if many and (int(wrong[1]) == 0 or many == int(wrong[2]) if wrong else _unnamed(model.config)):
+        set_place(model.config, number)
         follow(model)
         inputs, again = _attempt(reader, model, mark)
         if again is None:
@@ -191,6 +212,8 @@ def _read(reader: Reader, model: Any, mark: str) -> Any:
     rate = getattr(reader.part, "sampling_rate", None)
     audio = getattr(reader.made, "feature_extractor", None)
     rate = rate or getattr(audio, "sampling_rate", None)
+    if hasattr(reader.made, "visual_prompt_prefix"):  # it reads pages, or queries
+        return reader.made.process_images([picture_of()])
     if reader.tokenizer is not None and (reader.kind != "audio" or "input_ids" in names):
         given: dict[str, Any] = {"text": f"{mark}{TEXT}"}
         if "mm_token_type_ids" in names:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import prod
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.errors import first_line
-from tests.families.by_hand import PROCESSORS, READS_WITH
+from tests.families.by_hand import PROCESSORS, READS_WITH, SEES_WITH
 from tests.families.copies import NotBuiltError
 from tests.families.types_of import find_type, reads_films
 from tests.families.words import NAMES as WORDS
@@ -120,7 +121,10 @@ def relatives(name: str, config: Any) -> list[str]:
     inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
     readers = (one for one in (name, module, *inside) if one in PROCESSOR_MAPPING_NAMES)
     whole = next(readers, None)
-    like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2] if whole else module
+    like = module
+    with suppress(NotBuiltError):  # a processor that needs a package is no relative
+        if whole:
+            like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2]
     own = {
         one
         for one, kind in CONFIG_MAPPING_NAMES.items()
@@ -162,7 +166,7 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
     """The processor of a type; `named` are special tokens that its tokenizer has by name."""
     alone = kind in ("picture", "video")
     try:
-        whole = None if alone else class_in("processor", name, config)
+        whole = None if alone else processor_of(name, config)
         if whole is not None and hasattr(whole, "get_attributes"):
             return _make_whole(name, kind, config, whole, dict(named))
     except NotBuiltError:
@@ -180,6 +184,12 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         return plain_reader(name, kind, config, stands_in)
     part = fitted(made_by, config)
     return Reader(name, kind, part, part)
+
+
+def processor_of(name: str, config: Any) -> Any:
+    """The class of the processor that a type's checkpoints name, or transformers' table."""
+    own = READS_WITH.get(name, "")
+    return _import(own) if own.endswith("Processor") else class_in("processor", name, config)
 
 
 def is_tower(name: str) -> bool:
@@ -212,7 +222,7 @@ STAND_INS = {"grid_thw": "Qwen2VL", "image_grid_thw": "Qwen2VL", "target_sizes":
 def _feature_extractor(name: str, config: Any) -> Any:
     import transformers
 
-    if name in READS_WITH:
+    if READS_WITH.get(name, "").endswith("Extractor"):
         return fitted(getattr(transformers, READS_WITH[name]), config)
     made_by = class_in("feature", name, config)
     if made_by is None:
@@ -249,14 +259,15 @@ def fitted(made_by: Any, config: Any, **given: Any) -> Any:
     return made_by(**given)
 
 
-def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
+def _parts_of(attributes: list[str], name: str, config: Any, whole: Any) -> dict[str, Any]:
     """The parts of a processor that read pictures and sounds."""
-    parts = {}
+    parts, room = {}, whole.__module__.split(".")[-2]
     for attribute in attributes:
         if "tokenizer" in attribute:
             continue
         if "image" in attribute:
-            found = class_in("image", name, config)
+            found = _import(SEES_WITH[name]) if name in SEES_WITH else None
+            found = found or class_in("image", name, config) or class_in("image", room, config)
             if found is None:
                 raise NotBuiltError("transformers names no image processor for it")
             parts[attribute] = fitted(found, config, **PROCESSORS.get(name, {}))
@@ -264,9 +275,11 @@ def _parts_of(attributes: list[str], name: str, config: Any) -> dict[str, Any]:
                 if getattr(parts[attribute], one, 1) is None:
                     setattr(parts[attribute], one, 1)
         elif "video" in attribute:
-            found = class_in("video", name, config)
+            found = class_in("video", name, config) or class_in("video", room, config)
             if found is not None:
                 parts[attribute] = fitted(found, config)
+                if hasattr(found, "draw_on_frames"):  # with a font that transformers lacks
+                    parts[attribute].draw_on_frames = False
         else:
             parts[attribute] = _feature_extractor(name, config)
     return parts
@@ -277,13 +290,13 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
 
     from attnviz.features.picture_text.source import without_videos
 
-    marks = marks_of(made_by)
+    marks = _marks_for(made_by, kind)
     named = all_named(made_by, marks, named)
     attributes = made_by.get_attributes()
     if "video_processor" in attributes and not is_torchvision_available():
         made_by = without_videos(made_by)
         attributes = made_by.get_attributes()
-    parts = _parts_of(attributes, name, config)
+    parts = _parts_of(attributes, name, config, made_by)
     images = [one for key, one in parts.items() if "image" in key]
     part = next(iter([*images, *parts.values()] if kind != "audio" else parts.values()), None)
     more = {
@@ -322,6 +335,13 @@ def _make_whole(name: str, kind: str, config: Any, made_by: Any, named: dict[str
     raise NotBuiltError(
         f"its {made_by.__name__}: {type(reason).__name__}: {first_line(reason)}"
     ) from reason
+
+
+def _marks_for(made_by: Any, kind: str) -> list[str]:
+    """The special tokens of a class, with one for pictures where its chat template names it."""
+    marks = marks_of(made_by)
+    named = kind != "picture-text" or any("im" in one.lower() for one in marks)
+    return marks if named else [*marks, "<image>"]
 
 
 ALIKE = {"img_size": ("image_size",)}

@@ -97,7 +97,8 @@ def read_picture_text(copy: Copy, folder: Path) -> Reading:
     try:
         shown = attnviz.image(picture_of(), text=TEXT, token="all", **options)
         inputs, cells = _sequence(folder)
-        return Reading(shown, inputs, cells=cells)
+        compared = tuple(one for one in shown.maps if one.stream in cells)
+        return Reading(shown, inputs, compared, cells)
     except AttnvizError as error:
         if not hasattr(copy.model, "get_text_features"):  # text and picture are in one sequence
             raise
@@ -117,13 +118,15 @@ def _sequence(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     source = load_picture_text_model(str(folder), device="cpu")
     picture = Picture(picture_of())
     reading = source.read(picture, TEXT)
-    if source.looks == "queries" or "decoder_input_ids" in reading.inputs:
+    if "decoder_input_ids" in reading.inputs:
         return {}, {}
-    _, sheets = source.sheets_of(reading, picture)
+    sight = source.sight_of(reading, picture)
     inputs = dict(reading.inputs)
     if source.model.config.is_encoder_decoder and "decoder_input_ids" in input_names(source.model):
         inputs["decoder_input_ids"] = torch.tensor([[start_token(source.model)]])
-    return inputs, {f"text-to-{one.name}": [*one.cells.flat] for one in sheets}
+    if sight.queries:
+        return inputs, {"text-to-queries": sight.places}
+    return inputs, {f"text-to-{one.name}": [*one.cells.flat] for one in sight.sheets}
 
 
 def read_sound(copy: Copy, folder: Path) -> Reading:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.families.by_hand import SMALL
+
 PLAIN = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
 }  # fmt: skip
@@ -177,6 +179,10 @@ def alike(names: str, values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]
 
 
 SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
+    "qwen4_exp": {
+        "text_config": {**SMALL["qwen4_exp_text"], "vocab_size": 600},
+        "vision_config": {**PACKED, "out_hidden_size": SMALL["qwen4_exp_text"]["hidden_size"]},
+    },
     **alike(
         "aimv2_vision_model beit chinese_clip_vision_model clip_vision_model data2vec-vision deit "
         "dinov2 dinov2_with_registers dinov3_vit ijepa pixio siglip_vision_model "

@@ -140,8 +140,9 @@ def check_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT).close()
     except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
         raise WorkerError(
-            f"no Ray cluster answers at '{address}' ({error}): 'ray start --head' starts one; "
+            f"no Ray cluster answers at '{address}' ({why}): 'ray start --head' starts one; "
             "--engine ray starts one here"
         ) from error
 

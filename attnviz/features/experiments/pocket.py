@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.core import effects
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import InputError, NotInTextError, UsageError
+from attnviz.core.errors import InputError, UnfitTextError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.features.experiments.network import NetworkExperiment
@@ -140,10 +140,10 @@ class PieceExperiment(StoredExperiment):
 def require_place(
     place: Place | None, tokens: Sequence[Token], target: str, side: str, first: int
 ) -> Place:
-    """The place, or a NotInTextError that lists the allowed ones."""
+    """The place, or a UnfitTextError that lists the allowed ones."""
     if place is None:
         also = " nor one piece of the model's vocabulary" if first else ""
-        raise NotInTextError(
+        raise UnfitTextError(
             f"--target '{target}' is no token of the {side}{also}: name one by its text, or by its "
             f"position, {first} to {len(tokens) - 1 + first}"
         )
@@ -200,7 +200,7 @@ class PocketExperiment(PieceExperiment):
         if word.special:
             if target is None:
                 raise InputError("the text has no word that could be masked")
-            raise NotInTextError(f"'{word.text}' is no word that could be masked: name another")
+            raise UnfitTextError(f"'{word.text}' is no word that could be masked: name another")
         number, read = self.feed.source_ids[position], self.feed.source
         assert read is not None
         ids = [*read.ids[:position], MASK, *read.ids[position + 1 :]]

@@ -92,6 +92,9 @@ def open_picture(source: VisionModel, query: Query, target: str | None) -> Model
     )
 
 
+NO_PATCHES = "does not read patches as tokens before a text"
+
+
 def open_words(source: PictureTextModel, query: Query, target: str | None) -> ModelExperiment:
     """Pictures and a text, whose tokens are predicted, or those that the model writes.
 
@@ -99,12 +102,16 @@ def open_words(source: PictureTextModel, query: Query, target: str | None) -> Mo
     """
     picture, decoder = picture_of(query, source.name), source.model.config.is_encoder_decoder
     if decoder or source.looks == "queries":
-        raise UsageError(f"'{source.name}' does not read patches as tokens before a text")
+        raise UsageError(f"'{source.name}' {NO_PATCHES}")
     with quiet():
         reading = source.read(picture, query.text)
         places = source.places_of_pictures(reading.ids, video=picture.frames)
         if not len(places):
             raise ModelError(f"the prompt of '{source.name}' has no picture")
+        if len(places) == len(
+            picture.images
+        ):  # one mark each: its patches are keys of other layers
+            raise UsageError(f"'{source.name}' {NO_PATCHES}")
         if source.max_new_tokens is not None:
             reading = source.write(reading)
     ids = [*reading.ids, *reading.new]

@@ -28,6 +28,7 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
         "look",
         "page",
         "browse",
+        "top",
         "digits",
     ),
     also=("grid",),

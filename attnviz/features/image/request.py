@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.select import reduce_attention, shows_layers
+from attnviz.analyses.select import reduce_attention, shows_layers, strongest_links
 from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -219,10 +219,11 @@ def look_at_pictures(
     every_layer = shows_layers(choice.layer, choice.head)
     views = Views(
         partial(patches.picture_views, result, every_layer=every_layer),
+        partial(strongest_links, result.main, options.origin.top),
         find_overviews=partial(patches.picture_overviews, result, every_layer=every_layer),
     )
     if result.main.key_side == OBJECTS:  # without weights over the picture
-        views = views_of(result, choice)
+        views = views_of(result, choice, options.origin.top)
     return Item(result, views, figures, page)
 
 

@@ -93,13 +93,14 @@ def flow(
     the rows; `remedy` ends the error message if there are still too many.
 
     Raises:
-        UsageError: layers are missing, or there are more than 10,000 pairs of positions.
+        UsageError: layers are missing.
+        UnfitTextError: there are more than 10,000 pairs of positions.
     """
     item = attention.main
     rows = range(len(item.query_tokens)) if queries is None else queries
     solves = len(rows) * len(item.key_tokens)
     if solves > MOST_SOLVES:
-        raise errors.UsageError(
+        raise errors.UnfitTextError(
             f"flow would solve {solves:,} maximum-flow problems, more than {MOST_SOLVES:,}: "
             f"{remedy}"
         )

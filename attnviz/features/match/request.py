@@ -38,6 +38,12 @@ def report_matches(
 
     records = texts.open() if record is None else [_choose_record([*texts.open()], record)]
     outcomes = each_text(records, match_one)
+    output = options.output
+    arrays = "npz" in (output.format, getattr(output.output, "suffix", "").lower()[1:])
+    if arrays and record is None and texts.several and (texts.count() or 1) > 1:
+        raise UsageError(
+            "a ranking of several documents is no array: write .json or .tsv, or give --record"
+        )
     matches = [one for _, one in good_results(outcomes, report, texts.total)]
     if not matches:
         report.finish("0 documents")

@@ -44,7 +44,7 @@ def cut(attention: Attention, region: Region) -> Attention:
     """The part of each map that a region names, with a note on it.
 
     Raises:
-        NotInTextError: the text has no such part.
+        UnfitTextError: the text has no such part.
     """
     sides = {item.stream: item.weights.shape[2:] for item in attention.maps}
     grids = grids_of(sides, region, None)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,16 @@ LEVELS = 8  # powers of two that tell embeddings apart in one pass
 NEAR = 1e-3  # how near to a power of two a gradient must be
 MIXED = 0.02  # share of numbers that may go into more than one embedding
 MOST_VECTORS = 64  # of a parameter that may stand between patches
+BENT = 0.02  # of a picture's side, how far from a plane points may be
 FULL = 0.98  # of the contrast, where a pixel shows nothing of the padding
+
+
+class ReachedError(Exception):
+    """The pass has made what is looked for, and needs to go no further."""
+
+
+class PlacelessError(ModelError):
+    """No position of a sequence stands for a part of a picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +78,20 @@ def find_cells(
         ModelError: the model reads pictures in a way that the probes cannot follow.
     """
     points = find_points(made_of, pictures)
-    with without_mixing(model):
-        owners, embeddings = find_owners(embed, made_of(pictures), [*points])
+    inputs, reason = made_of(pictures), None
+    # A picture that is read twice may be blurred in one of its inputs.
+    alone = [{name: points[name]} for name in points if len(points) > 1]
+    for read, across in ((points, False), (points, True), *((one, False) for one in alone)):
+        try:
+            with without_mixing(model, across=across):
+                owners, embeddings = find_owners(embed, inputs, [*read])
+            points = read
+            break
+        except PlacelessError as error:
+            reason = reason or error
+    else:
+        assert reason is not None
+        raise reason
     picture, x, y, owner = (
         np.concatenate(parts)
         for parts in zip(
@@ -171,7 +193,8 @@ def _grey(shade: NDArray[Any], size: tuple[int, int]) -> Any:
 def extend_points(points: Floats, span: Floats) -> Floats:
     """Points with those of the padding: each whole image goes on as a plane, outside the picture.
 
-    The plane also evens out the steps of the grey.
+    The plane also evens out the steps of the grey. What is no plane (patches that stand in a row)
+    is left as it is.
     """
     if points.ndim < 5:  # patches, not images of shape (…, colours, height, width)
         return points
@@ -188,9 +211,12 @@ def extend_points(points: Floats, span: Floats) -> Floats:
         inside = plane[visible]
         if np.linalg.matrix_rank(squares := inside.T @ inside) < 3:
             continue
-        for axis in (1, 2):
-            values = flat[axis, image][:, visible].mean(axis=0)
-            result[axis, image] = plane @ np.linalg.solve(squares, inside.T @ values)
+        values = flat[1:, image][:, :, visible].mean(axis=1)
+        planes = np.linalg.solve(squares, inside.T @ values.T)
+        off = np.median(np.abs(inside @ planes - values.T), axis=0)
+        if (off > BENT * np.ptp(values, axis=1)).any():
+            continue
+        result[1:, image] = (plane @ planes).T[:, None]
         result[0, image] = flat[0, image, 0, visible][0]
     return result.reshape(points.shape)
 
@@ -229,7 +255,7 @@ def find_owners(
             everyone[pooled] = 0
             owners = decode_owners(gradient, everyone)
     if owners is None:
-        raise ModelError("a patch goes into more than one token, so that none has a place")
+        raise PlacelessError("a patch goes into more than one token, so that none has a place")
     ends = np.cumsum([one.numel() for one in pixels.values()])[:-1]
     parts = np.split(owners, ends.tolist())
     by_input = {
@@ -244,7 +270,7 @@ def decode_owners(gradient: Callable[[Any], Floats], everyone: Any) -> NDArray[n
     plain = gradient(everyone)
     entries = np.flatnonzero(plain)
     if not len(entries):
-        raise ModelError("no token of the sequence is made of patches of its own")
+        raise PlacelessError("no token of the sequence is made of patches of its own")
     position = np.arange(len(everyone))
     number, clear, scale = np.zeros(len(entries), np.int64), np.ones(len(entries), bool), 1
     while scale < len(position):
@@ -286,37 +312,41 @@ def find_pooled(gradient: Callable[[Any], Floats], everyone: Any) -> int | None:
     return None
 
 
-class _ReachedError(Exception):
-    """The pass has made the embeddings, and needs to go no further."""
-
-
 def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
-    """What the text model reads at each position, shape (1, length, width), with its graph."""
-    reached_at = list[Any]()
+    """What the text model reads at each position, shape (1, length, width), with its graph.
 
-    def look(_: Any, __: Any, keywords: Mapping[str, Any]) -> None:
-        embeddings = keywords.get("inputs_embeds")
-        if embeddings is None or not embeddings.requires_grad:
+    Where pictures are added to the states of its first layers, these states.
+    """
+    reached_at, inside = list[Any](), list[Any]()
+
+    def look(_: Any, states: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        embeddings: Any = keywords.get("inputs_embeds")
+        if embeddings is not None:
+            inside.append(embeddings)
+        elif inside:
+            embeddings = keywords.get("hidden_states", next(iter(states), None))
+        if not getattr(embeddings, "requires_grad", False):
             return
         if embeddings.shape[:2] == (1, length):
             reached_at.append(embeddings)
-            raise _ReachedError
+            raise ReachedError
 
     with ExitStack() as hooks:
         for part in model.modules():
             hooks.callback(part.register_forward_pre_hook(look, with_kwargs=True).remove)
         try:
             model(**inputs)
-        except _ReachedError:
+        except ReachedError:
             return reached_at[0]
-    raise ModelError("the pictures are not embedded in the sequence of the text")
+    raise PlacelessError("the pictures are not embedded in the sequence of the text")
 
 
 @contextmanager
-def without_mixing(model: Any) -> Iterator[None]:
+def without_mixing(model: Any, *, across: bool = False) -> Iterator[None]:
     """A model in which each token is made of its own patches alone, and no weight is learned.
 
-    Attention of tokens to each other gives nothing out; that of queries to patches stays.
+    Attention of tokens to each other gives nothing out; that of queries to patches stays, or with
+    `across` gives nothing out as well.
     """
     import torch
 
@@ -325,7 +355,7 @@ def without_mixing(model: Any) -> Iterator[None]:
 
     def alone(call: Any) -> Any:
         """What a call of a kernel gives out, if it gives each token what others hold."""
-        mixes = call.query.shape[2] == call.key.shape[2]
+        mixes = across or call.query.shape[2] == call.key.shape[2]
         return torch.zeros_like(call.output) if mixes else call.output
 
     with watch_kernels(alone), ExitStack() as undo:
@@ -337,7 +367,8 @@ def without_mixing(model: Any) -> Iterator[None]:
             if "Attention" in name and not any(
                 "Attention" in type(other).__name__ for other in part.children()
             ):
-                undo.callback(part.register_forward_hook(_nothing, with_kwargs=True).remove)
+                nothing = partial(_nothing, across=across)
+                undo.callback(part.register_forward_hook(nothing, with_kwargs=True).remove)
             elif isinstance(part, convolutions) and any(
                 size > step for size, step in zip(part.kernel_size, part.stride, strict=True)
             ):
@@ -347,13 +378,15 @@ def without_mixing(model: Any) -> Iterator[None]:
         yield
 
 
-def _nothing(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+def _nothing(
+    _: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any, *, across: bool
+) -> Any:
     """An attention layer's output as it would be if nothing were attended to.
 
     Where queries and keys are of two sides, as in pooling by attention, it makes the tokens.
     """
     sides = {one.shape[1] for one in (*args, *kwargs.values()) if getattr(one, "ndim", 0) == 3}
-    if len(sides) > 1:
+    if len(sides) > 1 and not across:
         return output
     if isinstance(output, tuple):
         return output[0] * 0, *output[1:]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import mark_tokens, patch_tokens
+from attnviz.features.picture_text.beside import PictureSight, find_beside
 from attnviz.features.picture_text.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -24,7 +26,7 @@ from attnviz.features.picture_text.layouts import (
     image_token_of,
     place_by_probes,
 )
-from attnviz.features.picture_text.probe import embeddings_of, find_cells
+from attnviz.features.picture_text.probe import PlacelessError, embeddings_of, find_cells
 from attnviz.features.vision.pictures import (
     CAPTIONER,
     SIDE,
@@ -53,8 +55,10 @@ ONE_PICTURE = (
     "florence2",
     CAPTIONER,
 )  # families that read one picture only
-PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys(ONE_PICTURE, "{1}")}
+PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu"), "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
+PAGE_PROMPT = "Describe the image."
+"""What late interaction reads behind a page (ColPali); a text stands in its place."""
 WRITTEN = "written"  # the side of written words, at the rows that predict them
 BESIDE_IDS = {"attention_mask": 1, "token_type_ids": 0, "mm_token_type_ids": 0}
 """Values of further inputs at a token of text."""
@@ -107,50 +111,47 @@ class PictureTextModel(Source):
             check_text(query.text)
         if picture.frames and not mark_of(self.processor, self.model.config, "video"):
             raise UsageError(f"'{self.name}' reads no video: leave --video out")
-        if picture.more and self.kind in ONE_PICTURE:
+        pages = hasattr(self.processor, "visual_prompt_prefix")
+        if picture.more and (pages or self.kind in ONE_PICTURE):
             raise UsageError(
                 f"'{self.name}' reads one picture, and {len(picture.images)} are given"
             )
         with imports.quiet():
             reading = self.read(picture, query.text)
-            places, sheets = self.sheets_of(reading, picture)
+            sight = self.sight_of(reading, picture)
+            sheets = sight.sheets
             if self.max_new_tokens is not None:
                 reading = self.write(reading)
-            text, tokens = self._words(reading, int(places[-1]) + 1)
-            every = self._capture(reading, sheets, tokens)
+            text, tokens = self._words(reading, int(sight.places[-1]) + 1)
+            every = self._capture(reading, sight, tokens)
         captures = [item for item in every if item.layout is None]
         others = ", ".join(dict.fromkeys(item.stream for item in every if item.layout is not None))
         if others:  # Inkling 2 attends over depth too
             left = (f"attention of the stream {others} is left out: its keys are no tokens",)
             reading = replace(reading, notes=(*reading.notes, *left))
-        maps = self._maps(captures, reading, sheets, places, tokens)
+        maps = self._maps(captures, reading, sight, tokens)
         shapes = {sheet.name: " × ".join(map(str, sheet.cells.shape)) for sheet in sheets}
         patches = shapes.values() if len(shapes) == 1 else map(" ".join, shapes.items())
+        if not sheets:  # whose patches they gather from is not shown
+            left = ("the picture's tokens are queries without a place in it: none is shown",)
+            reading = replace(reading, notes=(*reading.notes, *left))
         provenance = with_routes(self.provenance, [item.route for item in captures])
         settings = {**provenance.settings, "patches": "; ".join(patches)}
         notes = (*provenance.notes, *reading.notes)
         provenance = replace(provenance, settings=settings, notes=notes)
-        over = {f"{self.looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
-        return Attention(maps, provenance, text=text, seen=sheets[0].box, sheets=over)
+        who = "queries" if sight.queries else "text"
+        over = {f"{who}-to-{one.name}": (one.picture, one.box) for one in sheets}
+        box = next((one.box for one in sheets), None)
+        return Attention(maps, provenance, text=text, seen=box, sheets=over)
 
     @property
     def looks(self) -> str:
         return "queries" if BY_FAMILY.get(self.kind) == "queries" else "text"
 
-    def sheets_of(self, reading: Reading, picture: Picture) -> tuple[Any, list[Sheet]]:
-        """The positions of all tokens of the pictures, and the grids that they make."""
-        ids, row, cells = np.array(reading.ids), BY_FAMILY.get(self.kind), None
+    def sight_of(self, reading: Reading, picture: Picture) -> PictureSight:
+        """Where the tokens of the pictures are, and which parts of them they are made of."""
+        ids, row = np.array(reading.ids), BY_FAMILY.get(self.kind)
         places = self.places_of_pictures(reading.ids, video=picture.frames)
-        if row is None:
-            cells = find_cells(
-                self.model,
-                lambda images: self._inputs(replace_images(picture, images), reading.text),
-                picture.images,
-                partial(self._embed, length=len(ids)),
-            )
-            places = np.flatnonzero(np.isin(ids, ids[cells.places]))
-        if not len(places) or places[-1] + 1 == len(ids):
-            raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
         read = PicturesRead(
             name=self.name,
             config=self.model.config,
@@ -160,16 +161,40 @@ class PictureTextModel(Source):
             places=places,
             video=picture.frames,
         )
-        if cells is not None:
-            return places, place_by_probes(read, cells)
-        assert row is not None
-        return places, LAYOUTS[row].place(read)
+        made_of = partial(self._made_of, picture, reading.text)
+        embed = partial(self._embed, length=len(ids))
+        if row is not None:
+            if self.looks == "queries":
+                sheets = LAYOUTS[row].place(read)
+                keys = sheets[0].cells.size + len(sheets[0].placeless)
+                sight = PictureSight(places, sheets, "cross", keys, queries=True)
+            else:
+                sight = PictureSight(places, LAYOUTS[row].place(read))
+        else:
+            try:
+                cells = find_cells(self.model, made_of, picture.images, embed)
+                places = np.flatnonzero(np.isin(ids, ids[cells.places]))
+                sight = PictureSight(places, place_by_probes(replace(read, places=places), cells))
+            except PlacelessError:
+                beside = find_beside(self.model, made_of, embed, read, len(ids))
+                if beside is None:
+                    raise
+                sight = beside
+        if not len(sight.places) or sight.places[-1] + 1 == len(ids):
+            raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
+        return sight
+
+    def _made_of(self, picture: Picture, text: str, images: Sequence[Any]) -> dict[str, Any]:
+        return self._inputs(replace_images(picture, images), text)
 
     def places_of_pictures(self, ids: Sequence[int], *, video: bool) -> Any:
         """The positions of the tokens of pictures, or of a video, as the configuration says."""
         number = image_token_of(self.model.config, "video") if video else None
         if number is None:
             number = image_token_of(self.model.config)
+        mark = mark_of(self.processor, self.model.config, "image") if number is None else ""
+        if mark and self.kind != CAPTIONER:
+            number = self.tokenizer.convert_tokens_to_ids(mark)
         return np.flatnonzero(np.array(ids) == (-1 if number is None else number))
 
     def _embed(self, inputs: Mapping[str, Any], *, length: int) -> Any:
@@ -212,9 +237,10 @@ class PictureTextModel(Source):
         if self.kind == CAPTIONER:
             values = pixels(self.processor.image_processor, picture.image, None)
             return placed_inputs(self.model, {"pixel_values": values})
-        prompt = self.prompt(text, picture)
         check_picture_sides(self.processor.image_processor)
-        images = [*picture.images]
+        if (page := getattr(self.processor, "visual_prompt_prefix", None)) is not None:
+            return placed_inputs(self.model, self._read_page(page, picture, text))
+        prompt, images = self.prompt(text, picture), [*picture.images]
         pictures: dict[str, Any] = {"images": [images] if len(images) > 1 else images[0]}
         if picture.frames:
             frames = np.stack([np.asarray(image) for image in images])
@@ -228,6 +254,17 @@ class PictureTextModel(Source):
             inputs = self.processor(text=prompt, **pictures, return_tensors="pt")
         inputs.pop("labels", None)
         return placed_inputs(self.model, inputs)
+
+    def _read_page(self, prompt: str, picture: Picture, text: str) -> Any:
+        """What a processor of pages and queries makes of pages, with a text in their prompt."""
+        if PAGE_PROMPT not in prompt:
+            raise ModelError(f"the prompt for pages of '{self.name}' has no '{PAGE_PROMPT}'")
+        processor = copy(self.processor)
+        processor.visual_prompt_prefix = prompt.replace(PAGE_PROMPT, text)
+        with devices.library_errors(f"the processor of '{self.name}' fails"):
+            inputs = processor.process_images([*picture.images])
+        inputs.pop("labels", None)
+        return inputs
 
     def write(self, reading: Reading) -> Reading:
         """The prompt with the model's output after it, or in its decoder."""
@@ -267,15 +304,18 @@ class PictureTextModel(Source):
         return text + output, label_ids(self.tokenizer, reading.new, output, before=text)
 
     def _capture(
-        self, reading: Reading, sheets: Sequence[Sheet], tokens: Sequence[Token]
+        self, reading: Reading, sight: PictureSight, tokens: Sequence[Token]
     ) -> list[Captured]:
         """The tokens' rows in every layer; where a family has them, those of its queries too."""
         config, length, inputs = self.model.config, len(reading.ids), reading.inputs
-        behind, stream = max(len(reading.new) - 1, 0), "self"
+        behind, stream = max(len(reading.new) - 1, 0), sight.text
         sides = {stream: (length + behind, length + behind)}
         if (words := reading.inputs.get("decoder_input_ids")) is not None:
             stream = "cross"  # a captioner's ids are those of two sides
             sides = {stream: (words.shape[1], reading.ids.count(-1) or length)}
+        elif sight.stream and not sight.queries:
+            stream = sight.stream
+            sides = {stream: (length + behind, sight.keys)}
         elif config.is_encoder_decoder:
             stream = "encoder"
             sides = {stream: (length, length)}
@@ -288,27 +328,30 @@ class PictureTextModel(Source):
         grids = {
             stream: PooledGrid(TokenBlocks(last - len(tokens), last), each_token(sides[stream][1]))
         }
-        if self.looks == "queries":
-            keys = sheets[0].cells.size + len(sheets[0].placeless)
-            sides["cross"] = (int(config.num_query_tokens), keys)
-            grids["cross"] = PooledGrid(*map(each_token, sides["cross"]))
+        if sight.stream and sight.queries:
+            sides[sight.stream] = (len(sight.places), sight.keys)
+            grids[sight.stream] = PooledGrid(*map(each_token, sides[sight.stream]))
         return capture(self.model, inputs, sides, grids=grids)
 
     def _maps(
         self,
         captures: Sequence[Captured],
         reading: Reading,
-        sheets: Sequence[Sheet],
-        places: Any,
+        sight: PictureSight,
         tokens: tuple[Token, ...],
     ) -> tuple[AttentionMap, ...]:
         """A map for each grid of patches and each run of layers of one shape."""
-        side = WRITTEN if reading.new else "text"
-        if self.looks == "queries":
-            return self._query_maps(captures, sheets[0], places, tokens, side)
+        side, sheets, places = WRITTEN if reading.new else "text", sight.sheets, sight.places
+        if sight.queries:
+            return self._query_maps(captures, sight, tokens, side)
         cells = {int(place) for sheet in sheets for place in sheet.cells.flat}
         names = {place: name for sheet in sheets for place, name in sheet.placeless.items()}
-        loose = [place for place in range(places[0], places[-1] + 1) if place not in cells]
+        among = range(sight.keys) if sight.stream else range(places[0], places[-1] + 1)
+        loose = [place for place in among if place not in cells]
+        if sight.stream:  # padding of tiles is left out
+            weighty = np.any([item.weights.any(axis=(0, 1, 2)) for item in captures], axis=0)
+            loose = [place for place in loose if weighty[place]]
+            names |= {place: f"[key {place}]" for place in loose if place not in names}
         # A token without a place belongs to the last grid that begins before it.
         starts = np.array([sheet.cells.min() for sheet in sheets])
         marks: list[dict[int, str]] = [{} for _ in sheets]
@@ -324,16 +367,19 @@ class PictureTextModel(Source):
 
     @staticmethod
     def _query_maps(
-        items: Sequence[Captured], sheet: Sheet, places: Any, tokens: tuple[Token, ...], side: str
+        items: Sequence[Captured], sight: PictureSight, tokens: tuple[Token, ...], side: str
     ) -> tuple[AttentionMap, ...]:
         """The maps of the queries over the patches, then of the text over the queries."""
-        queries = tuple(Token(f"query {number}") for number in range(len(places)))
+        queries = tuple(Token(f"query {number}") for number in range(len(sight.places)))
         over_patches, over_queries = list[AttentionMap](), list[AttentionMap]()
         for item in items:
-            if item.stream == "cross":
-                over_patches.append(_patch_map(item, sheet, queries, "queries", sheet.placeless))
+            if item.stream == sight.stream:
+                over_patches += [
+                    _patch_map(item, sheet, queries, "queries", sheet.placeless)
+                    for sheet in sight.sheets
+                ]
                 continue
-            weights, layers = item.weights[..., places], item.layers
+            weights, layers = item.weights[..., sight.places], item.layers
             attention = AttentionMap("text-to-queries", tokens, queries, weights, layers=layers)
             over_queries.append(replace(attention, query_side=side, key_side="queries"))
         return (*over_patches, *over_queries)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.effects import PredictedToken
-from attnviz.core.errors import ModelError, NotInTextError, UsageError, did_you_mean, is_number
+from attnviz.core.errors import ModelError, UnfitTextError, UsageError, did_you_mean, is_number
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.features.targets.words import NEXT, find_token, last_word, next_word, place_to_explain
 from attnviz.mechanisms.arrays import to_numpy
@@ -99,7 +99,7 @@ def _chosen_label(
         number = names.index(label)
         position = int(logits[:, number].argmax())
     else:
-        raise NotInTextError(
+        raise UnfitTextError(
             f"--target '{target}' is neither a token of the text (by its text, or 0 to "
             f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
         )
@@ -131,7 +131,7 @@ def _chosen_word(
             tokens, target, ahead, number_of, place, is_target=side == "target"
         )
         if choice is None:
-            raise NotInTextError(
+            raise UnfitTextError(
                 f"--target '{target}' is neither a token of the {side} (by its text, or "
                 f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
             )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
 from attnviz.core.effects import PredictedToken
-from attnviz.core.errors import NotInTextError, in_words, is_number
+from attnviz.core.errors import UnfitTextError, in_words, is_number
 
 NEXT = "next:"  # prefix of a word that means a possible next token, even if the text has it
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
@@ -23,7 +23,7 @@ def find_token(tokens: Sequence[Token], word: str, first: int = 0, also: str = "
     instead of the first. `also` names another meaning of the word.
 
     Raises:
-        NotInTextError: the word has several meanings in this text.
+        UnfitTextError: the word has several meanings in this text.
     """
     places = [
         place
@@ -37,7 +37,7 @@ def find_token(tokens: Sequence[Token], word: str, first: int = 0, also: str = "
             names.append(also)
         more = ", and something else may be meant by it" if also else ""
         more = ", and it may be what comes next" if also.startswith(NEXT) else more
-        raise NotInTextError(
+        raise UnfitTextError(
             f"--target '{word}' {stands} in the text{more}: write "
             + in_words(f"--target '{name}'" for name in names)
         )

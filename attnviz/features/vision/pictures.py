@@ -137,10 +137,10 @@ def check_picture_sides(processor: Any) -> None:
 
     Where patches are merged as Qwen's are, its edges count the pixels of the whole picture.
     """
-    areas = hasattr(processor, "merge_size")
+    areas = ("_edge", "_pixels") if hasattr(processor, "merge_size") else ("_pixels",)
     for name in ("size", "crop_size"):
         for side, number in dict(getattr(processor, name, None) or {}).items():
-            most = MOST_PIXELS**2 if areas and side.endswith("_edge") else MOST_PIXELS
+            most = MOST_PIXELS**2 if side.endswith(areas) else MOST_PIXELS
             whole = isinstance(number, int) and not isinstance(number, bool)
             if number is not None and not (whole and 0 < number <= most):
                 raise ModelError(

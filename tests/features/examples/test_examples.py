@@ -34,9 +34,10 @@ def test_without_a_folder_they_are_listed(tmp_path, monkeypatch):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_wrong_line_writes_nothing(tmp_path):
-    for options in (("-f", "tsv", "--fields", "id"), ("--fields", "file")):
-        assert attnviz("examples", tmp_path / "new", *options).mistake
+def test_a_wrong_line_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (("new", "-f", "tsv", "--fields", "id"), ("new", "--fields", "file"), ("",)):
+        assert attnviz("examples", *words).mistake
         assert not [*tmp_path.iterdir()]
 
 

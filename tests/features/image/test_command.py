@@ -59,6 +59,16 @@ def test_data_is_one_row_of_the_whole_matrix(folder):
     assert attnviz(*asked, "-f", "json").status == 0
 
 
+def test_the_strongest_links_of_the_look_are_listed(folder):
+    look = ("image", SHAPES, "--model", folder, "--patch", "2,3")
+    weights = np.array(attnviz(*look, "-f", "json").json()["maps"][0]["weights"])[:, :, 0, 1:]
+    weights[:, :, 4 * 2 + 3] = 0  # the patch itself
+    listed = [line.split() for line in attnviz(*look, "-f", "links", "--top", "3", "-q").lines]
+    best = sorted(weights.ravel(), reverse=True)[:3]
+    assert [float(words[3]) for words in listed] == pytest.approx(best, abs=0.006)
+    assert {tuple(words[:2]) for words in listed} == {("2,3", "→")}
+
+
 def test_a_lens_looks_through_all_heads(folder):
     done = attnviz(
         "image", SHAPES, "--model", folder, "--special", "drop", "--layer", 1, "--head", "0,2",

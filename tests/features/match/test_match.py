@@ -160,6 +160,8 @@ def test_documents_are_ranked_by_score(late, tmp_path):
     assert [one.attention.source for one in several] == ranked
     away = attnviz("match", QUERY, "--input", file, "--record", 9, "--model", late)
     assert away.mistake == "--record 9 is no id and no number of the 3 documents"
+    arrays = attnviz("match", QUERY, "--input", file, "--model", late, "-o", tmp_path / "a.npz")
+    assert "a ranking of several documents is no array" in arrays.mistake
 
 
 def test_a_map_of_similarities_is_saved_and_shown_again(late, tmp_path):

@@ -85,8 +85,8 @@ def sheets_of(source: Any, pictures: list[Any], *, video: bool = False) -> tuple
     asked = about(pictures[0], TEXT, more=tuple(pictures[1:]), frames=video).picture
     with quiet():
         reading = source.read(asked, TEXT)
-        places, sheets = source.sheets_of(reading, asked)
-    return reading, places, sheets
+        sight = source.sight_of(reading, asked)
+    return reading, sight.places, sight.sheets
 
 
 def in_float64(source: Any, inputs: Any) -> Any:

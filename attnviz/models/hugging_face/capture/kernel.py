@@ -116,7 +116,7 @@ SIDE = re.compile(r"^(?:\w+\.){0,2}?(encoder|decoder)\.")  # the outermost: a de
 ENCLOSED = re.compile(r"^(?:\w+\.)?(encoder|decoder)\.text_model\.")
 """A tower for texts inside a side (T5Gemma 2, whose encoder has one for pictures too)."""
 TOWERS = {
-    "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img)"),
+    "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img|vqmodel)"),
     "audio": re.compile(r"(^|\.)(audio|speech|sound)"),
     "text": re.compile(r"(^|\.)text"),
     "queries": re.compile(r"(^|\.)(qformer|perceiver|resampler|multi_modal_projector)"),

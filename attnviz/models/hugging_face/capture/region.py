@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import ModelError, NotInTextError
+from attnviz.core.errors import ModelError, UnfitTextError
 from attnviz.core.records import dataclass
 from attnviz.models.hugging_face.load.devices import format_bytes, free_bytes
 from attnviz.models.hugging_face.load.family import parts_of
@@ -119,7 +119,7 @@ def grids_of(
 def check_part(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
     """The part, if the text has it."""
     if not 0 <= part[0] <= part[1] < length:
-        raise NotInTextError(
+        raise UnfitTextError(
             f"{option} {part[0]}-{part[1]} does not lie in this text: it has {length:,} tokens, "
             f"0 to {length - 1}"
         )

@@ -339,7 +339,9 @@ def _own_class(config: Any) -> Any:
     import transformers
 
     own = getattr(transformers, (config.architectures or [""])[0], None)
-    return own if getattr(own, "config_class", None) is type(config) else None
+    writer = transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING.get(type(config), None)
+    is_own = getattr(own, "config_class", None) is type(config) or (own and own is writer)
+    return own if is_own else None
 
 
 def _load_weights(
