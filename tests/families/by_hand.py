@@ -25,7 +25,7 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     },
     "chameleon": {
         "vocabulary_map": {
-            "<image>": 8,
+            "<image>": 7,
             **{
                 f"IMGIMG{'ABCDEFGHIJ'[n // 10]}{'ABCDEFGHIJ'[n % 10]}Z": 100 + n for n in range(100)
             },

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from tests.families.by_hand import NO_TEXT
 
@@ -158,12 +158,23 @@ def kind_of(made_by: Any, config: Any) -> str:
     if not {*PICTURES, *SOUNDS, *OBJECTS} & {*takes} and reads & {"text"}:
         reads = {"text"}  # the half that reads texts
     more = [kind for one, kind in READS if one in reads]
+    if "image" in reads and (reads == {"image"} or compares(made_by, config)):
+        parts = getattr(config, "sub_configs", {}).values()  # a text in a pass of its own, or none
+        more = ["video" if any(hasattr(one, "num_frames") for one in parts) else "picture"]
     if more or {*SOUNDS} & {*takes}:
         return (*more, "audio")[0]
     if needed_inputs(made_by) - USUAL or config.model_type in NO_TEXT:
         return "other"
     both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in takes
     return "pair" if both else "text"
+
+
+def compares(made_by: Any, config: Any) -> bool:
+    """Whether a class only compares a text with a picture, which no pass reads together."""
+    given = get_type_hints(made_by.forward).get("return")
+    outputs = [one for one in (*get_args(given), given) if inspect.isclass(one)]
+    both = any("logits_per_text" in getattr(one, "__annotations__", {}) for one in outputs)
+    return both and not named_in(HEADS["picture-text"], config)
 
 
 def _inputs(made_by: Any) -> tuple[str, ...]:
