@@ -176,7 +176,8 @@ class PictureTextModel(Source):
                 places = np.flatnonzero(np.isin(ids, ids[cells.places]))
                 sight = PictureSight(places, place_by_probes(replace(read, places=places), cells))
             except PlacelessError:
-                beside = find_beside(self.model, made_of, embed, read, len(ids))
+                plain = partial(embed, plain=True)
+                beside = find_beside(self.model, made_of, plain, read, len(ids))
                 if beside is None:
                     raise
                 sight = beside
@@ -197,12 +198,12 @@ class PictureTextModel(Source):
             number = self.tokenizer.convert_tokens_to_ids(mark)
         return np.flatnonzero(np.array(ids) == (-1 if number is None else number))
 
-    def _embed(self, inputs: Mapping[str, Any], *, length: int) -> Any:
+    def _embed(self, inputs: Mapping[str, Any], *, length: int, plain: bool = False) -> Any:
         """What the text reads of the pictures, from the model's inputs."""
         with devices.running_errors(self.model, SIDE):
             if self.kind == CAPTIONER:
                 return self.model.encoder(**inputs).last_hidden_state
-            return embeddings_of(self.model, inputs, length)
+            return embeddings_of(self.model, inputs, length, plain=plain)
 
     def prompt(self, text: str, picture: Picture) -> str:
         """The pictures, then the text, in the form of the model's training."""
