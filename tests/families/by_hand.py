@@ -135,6 +135,7 @@ PROCESSORS: dict[str, Mapping[str, Any]] = {
     "aria": {"max_image_size": 490},
     "deepseek_vl_hybrid": {"high_res_size": {"height": 128, "width": 128}},
     "dots3_note": {"temporal_patch_size": 1},
+    "imagegpt": {"clusters": [[number / 4 - 1] * 3 for number in range(8)]},
     "perception_lm": {"tile_size": 56},
     "emu3": {"min_pixels": 64 * 64, "max_pixels": 128 * 128},
     "clap": {"truncation": "rand_trunc"},
