@@ -68,6 +68,27 @@ TABLES: dict[str, str] = {
     "time-errors": "set heads error start_error end_error",
 }
 """The columns of each table, in order, under the name of the document with the same numbers."""
+LESSONS = (
+    "columns wave_length turns at_position_1 at_the_end",
+    "distance base_10000 base_500000 random_at_start random_far_on",
+    "head slope halves_every on_8_nearest entropy",
+    "head_size score_spread unscaled_entropy scaled_entropy unscaled_largest scaled_largest",
+    "temperature entropy span largest answer_to_its_score",
+    "keys_read running_maximum old_sum_times running_sum off_by",
+    "sink_score match_kept no_match_kept match_output no_match_output",
+    "query full_entropy causal_entropy full_strongest causal_strongest share_not_hidden",
+    "query alone_entropy padded_entropy masked_entropy share_on_padding padded_off_by "
+    "masked_off_by",
+    "layers reached furthest share_from_beyond reached_with_a_global",
+    "length standard_time_seconds linear_time_seconds standard_memory_bytes linear_memory_bytes",
+    "pairs linear_error retention_error delta_rule_error softmax_error delta_newest_error",
+    "length computed_without computed_with cache_bytes unshared_bytes",
+    "kind key_value_heads numbers_kept share_kept output_change",
+    "step loss right head_0_on_needed head_1_on_needed",
+    "switched_off first_time_loss again_loss copied on_piece_before on_piece_behind_copy",
+    "step head measured unit probability_without",
+)
+"""The columns of each lesson's table, which no other has."""
 _WHOLE = re.compile("-?(0|[1-9][0-9]{0,14})")
 
 
@@ -79,6 +100,8 @@ def columns_of(table: str) -> tuple[str, ...]:
 def is_header(names: Sequence[str]) -> bool:
     """Whether these are the columns of a table of attnviz, up to those that differ by the run."""
     names = [one for one in names if one != "run"]
+    if " ".join(names) in LESSONS:
+        return True
     for table in TABLES:
         columns = [one for one in columns_of(table) if one not in ("run", "writes")]
         usual = [*takewhile(str.islower, columns)]

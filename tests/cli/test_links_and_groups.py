@@ -26,6 +26,14 @@ def test_links_come_strongest_first_and_groups_by_file(tmp_path):
     assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
 
 
+def test_where_no_link_has_any_weight_a_note_says_so(tmp_path):
+    path = tmp_path / "eye.json"
+    path.write_text(json.dumps({"attention": [[[[1, 0], [0, 1]]]], "tokens": ["a", "b"]}))
+    done = attnviz("render", path, "-f", "links")
+    assert (done.status, done.text) == (0, "")
+    assert done.err == "note: no link between two tokens has any weight: -f links lists none\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "suffix"),

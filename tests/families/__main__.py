@@ -21,6 +21,9 @@ from tests.families import packages, pool, tables
 from tests.families.rows import Row
 from tests.families.types_of import KINDS, all_types, find_type
 
+UNLOADED = "cannot be loaded"
+"""What a row says of a processor that needs a package to be read from its files."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.families", description=__doc__)
@@ -45,7 +48,7 @@ def main() -> None:
         rows.append(row)
         print(f"{len(rows)}/{len(names)}", tables.line(row), file=sys.stderr, flush=True)
     if not asked.with_packages and packages.are_there():
-        again = [row.name for row in rows if row.status == "not built"]
+        again = [row.name for row in rows if row.status == "not built" or UNLOADED in row.reason]
         rows = [*with_packages(again, keep, asked.workers, {row.name: row for row in rows})]
     if asked.out:
         asked.out.write_text("".join(f"{tables.line(row)}\n" for row in rows), encoding="utf-8")
@@ -70,8 +73,12 @@ def with_packages(
     if names:
         subprocess.run([sys.executable, "-m", "tests.families", *words, *names], check=True)
     for name, row in pool.kept(place).items():
-        if name in names and row.status != "not built":
+        if name not in names:
+            continue
+        if row.status != "not built":
             rows[name] = replace(row, reason=row.reason or packages.SAID)
+        elif row.reason != rows[name].reason:
+            rows[name] = replace(rows[name], reason=f"{row.reason}; {packages.SAID}")
     return rows.values()
 
 

@@ -250,6 +250,8 @@ def fitted_to(model: Any, reader: Reader, named: Mapping[str, str]) -> Reader:
                     break
     if reader.tokenizer is None and MISMATCH.search(reasons[0]):
         raise NotBuiltError("transformers has no processor that reads its pictures with a text")
+    if kind == "audio" and "pixel_values_videos" in takes(model) and not needs_words(model):
+        raise NotBuiltError("it reads a film with its sound, and no sound alone")
     first = f"{reader.stands_in}; with a plain one: " if reader.stands_in else ""
     raise NotBuiltError(first + reasons[0])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import prod
@@ -120,7 +121,10 @@ def relatives(name: str, config: Any) -> list[str]:
     inside = [one.model_type for one in vars(config).values() if hasattr(one, "model_type")]
     readers = (one for one in (name, module, *inside) if one in PROCESSOR_MAPPING_NAMES)
     whole = next(readers, None)
-    like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2] if whole else module
+    like = module
+    with suppress(NotBuiltError):  # a processor that needs a package is no relative
+        if whole:
+            like = _import(PROCESSOR_MAPPING_NAMES[whole]).__module__.split(".")[-2]
     own = {
         one
         for one, kind in CONFIG_MAPPING_NAMES.items()

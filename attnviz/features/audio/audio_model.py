@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attnviz.core.attention_call import AttentionCall
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.records import dataclass, replace
 from attnviz.core.registry import ANSWERS
-from attnviz.core.tokens import patch_tokens
+from attnviz.core.tokens import mark_tokens, patch_tokens
 from attnviz.features.audio import windows
 from attnviz.features.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.features.audio.sound_inputs import (
@@ -29,6 +30,7 @@ from attnviz.features.audio.sound_inputs import (
     SIDE,
     SOUNDS,
     EncodedRecording,
+    has_class_token,
     inputs_of_part,
     sound_inputs,
     watch_frames,
@@ -88,6 +90,8 @@ class AudioModel(LoadedModel):
                 )
             if heard.places and (padding := heard.count - len(heard.places)):
                 notes.append(f"{padding:,} keys of padding behind the recording are left out")
+            if hasattr(heard.output, "latents") or hasattr(heard.output, "audio_codes"):
+                notes.append("of a codec the part that attends before the codes is read")
             attention = self._over_itself(heard) if alone else self._by_text(query, heard)
         return attention.with_maps(attention.maps, settings=settings, notes=notes)
 
@@ -127,28 +131,38 @@ class AudioModel(LoadedModel):
         if self.has_patches and not self.is_ast:
             columns = ceil(seconds * self.rate / self.extractor.hop_length)
             return EncodedRecording(features, None, (), [], columns), {}
-        part, lengths = self.listener, set[int]()
-        watch = watch_kernels(lambda call: lengths.add(call.query.shape[2]))
+        part, lengths, stacks = self.listener, set[int](), set[str]()
+        paths = {one: path for path, one in part.named_modules()}
+
+        def look(call: AttentionCall) -> None:
+            lengths.add(call.query.shape[2])
+            stacks.add(paths[call.module].partition("layers")[0])
+
+        watch = watch_kernels(look)
         with devices.running_errors(self.model, SIDE), torch.no_grad():
             if part is getattr(self.model, PARALLEL, None):
                 features = inputs_of_part(self.model, part, features)
             with watch, watch_frames(part, lengths):
                 output = part(**features)
-        if getattr(output, "last_hidden_state", None) is None:
+        states = getattr(output, "last_hidden_state", None)
+        if states is None and (len(lengths) != 1 or len(stacks) != 1):
             raise ModelError(
                 f"'{self.model.config.model_type}' gives out no vectors of frames, as encoders of "
-                "speech do: codecs are not read"
+                "speech do, and is no codec whose encoder alone attends: it is not read"
             )
         # SEW joins frames for its attention, and parts them again.
-        count = int(output.last_hidden_state.shape[1]) // self.squeeze_factor
+        count = 0 if states is None else int(states.shape[1]) // self.squeeze_factor
         if len(lengths) == 1 and not self.writes:  # others join them behind it (AudioFlamingo)
             count = lengths.pop()
         if self.is_ast:
             tokens, places, settings = self._patches(count, seconds)
         else:
-            step = self.step(features, count)
-            places = list(range(max(1, min(count, int(seconds / step + 1e-6)))))
-            tokens = frame_tokens(len(places), recording.start, step)
+            marks = has_class_token(part, count, states)
+            step = self.step(features, count - marks)
+            frames = max(1, min(count - marks, int(seconds / step + 1e-6)))
+            places = list(range(marks + frames))
+            tokens = frame_tokens(frames, recording.start, step)
+            tokens = (*mark_tokens(["[CLS]"] * marks), *tokens)
             settings = {"seconds of a frame": step}
         return EncodedRecording(features, output, tokens, places, count), settings
 
@@ -171,11 +185,15 @@ class AudioModel(LoadedModel):
 
     def step(self, features: dict[str, Any], frames: int) -> float:
         config = self.listener.config
+        if ratios := getattr(config, "upsampling_ratios", None):  # of a codec
+            return float(prod(ratios)) / self.rate
         if strides := getattr(config, "conv_stride", None):
             return float(prod(strides)) * self.squeeze_factor / self.rate
         if config.model_type == "moonshine":  # its strides of 64, 3 and 2 stand in its code
             return 384 / self.rate
-        values = next(iter(features.values()))
+        values = features.get("input_values", next(iter(features.values())))
+        if "input_values" in features and values.shape[-2] == 1:  # a wave
+            return float(round(values.shape[-1] / frames)) / self.rate
         time = 2 if values.shape[1] == getattr(self.extractor, "feature_size", 0) else 1
         hop = getattr(self.extractor, "hop_length", self.rate // 100)
         hop *= getattr(self.extractor, "stride", 1)  # steps of 10 ms in one row of features

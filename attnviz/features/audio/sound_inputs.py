@@ -113,3 +113,9 @@ def watch_frames(part: Any, lengths: set[int]) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+def has_class_token(part: Any, count: int, states: Any) -> bool:
+    """Whether a token without a time stands before the frames that attend (PE Audio)."""
+    holds = any("class_embedding" in name for name, _ in part.named_parameters())
+    return holds and states is not None and count == states.shape[1] + 1

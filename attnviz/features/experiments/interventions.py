@@ -118,6 +118,8 @@ def _mix_held(
     caches = call.value.shape[1]
     layer = effects.LayerWeights(weights.cpu().numpy(), sinks.cpu().numpy(), caches)
     cells = change.hidden_cells(*place, sides, weights.shape, lambda: layer)
+    if cells is None:  # every key stays
+        return call.output[number]
     shares = weights.masked_fill(torch.as_tensor(cells, device=weights.device), 0)
     shares = shares / (shares.sum(-1, keepdim=True) + sinks[..., None])
     value = upcast_half(call.value[number]).repeat_interleave(len(weights) // caches, 0)

@@ -21,7 +21,7 @@ def open_encoder(origin: Origin) -> LateEncoder:
             "match compares a query with documents by a model like ColBERT, or by any encoder: "
             "--model ID_OR_FOLDER"
         )
-    check_torch(origin, "late interaction")
+    check_torch(origin, "models of late interaction")
     return load_encoder(name_of(origin), **loading_of(origin))
 
 

@@ -82,7 +82,7 @@ def models(
     if check is not None:
         if name is not None:
             raise UsageError(
-                f"--check looks at a model, and NAME {name} prints a card: give one of them"
+                f"--check looks at a model, and NAME '{name}' prints a card: give one of them"
             )
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")

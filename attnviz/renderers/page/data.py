@@ -1,7 +1,9 @@
 """The data of a page: weights as codes, pooled if they are many, gaps, patches, colours.
 
 The code of a weight w is levels × √(w / scale), rounded. It is off by at most scale / levels at the
-top of the scale, and by much less for small weights, which are most.
+top of the scale, and by much less for small weights, which are most. Where a page would be larger
+than 12 MB, shares have 650 levels of (w / scale) ** (1 / 1.3): one is off by at most 0.001, of
+0.0027 by 0.0003, and takes two bits less.
 
 Few weights have 32,767 levels and take two bytes each. Many shares have 1,020 levels (errors below
 0.001): a code below 255 takes one byte, a larger one the mark 255, and two bytes behind all of the
@@ -37,6 +39,7 @@ from attnviz.renderers.colors import (
 
 _PLACES = 85 ** np.arange(4, -1, -1, dtype="u4")
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510  # 1020: small weights fit a byte
+MANY_LEVELS, MANY_POWER = 650, 1.3
 SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768  # a mark: two more bytes follow
 
 
@@ -46,6 +49,7 @@ class Codes(NamedTuple):
     scale: float
     levels: int
     layers: tuple[str, ...]
+    power: float = 2  # of a code's share of the levels; others than 2 are in base 85
 
 
 def code_scale(weights: NDArray[np.float32], *, signed: bool) -> float:
@@ -57,22 +61,27 @@ def code_scale(weights: NDArray[np.float32], *, signed: bool) -> float:
     return largest if largest > 1 + 1e-3 else 1.0
 
 
-def encode_weights(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
-    """The codes of a map's weights, layer by layer."""
-    scale = code_scale(weights, signed=signed)
+def encode_weights(
+    weights: NDArray[np.float32], signed: bool, fine: bool, *, many: bool = False
+) -> Codes:
+    """The codes of a map's weights, layer by layer; of few, of some or of many."""
+    scale, many = code_scale(weights, signed=signed), many and not signed
     levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
+    levels, power = (MANY_LEVELS, MANY_POWER) if many else (levels, 2)
     pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
 
     def encode(layer: NDArray[np.float32]) -> str:
-        roots = np.sqrt(np.minimum(np.abs(layer) * np.float32(1 / scale), 1)) * np.float32(levels)
+        shares = np.minimum(np.abs(layer) * np.float32(1 / scale), 1)
+        roots = (shares ** np.float32(1 / power) if many else np.sqrt(shares)) * np.float32(levels)
         codes = np.rint(np.copysign(roots, layer))
-        return deflate(pack(np.where(np.isnan(codes), NO_VALUE, codes).astype(np.int16)))
+        data = pack(np.where(np.isnan(codes), NO_VALUE, codes).astype(np.int16))
+        return pack_base85(data, zlib.Z_HUFFMAN_ONLY) if many else deflate(data)
 
     try:  # zlib lets other threads run
         with ThreadPoolExecutor() as threads:
-            return Codes(scale, levels, tuple(threads.map(encode, weights)))
+            return Codes(scale, levels, tuple(threads.map(encode, weights)), power)
     except RuntimeError:  # the system allows no more threads
-        return Codes(scale, levels, tuple(map(encode, weights)))
+        return Codes(scale, levels, tuple(map(encode, weights)), power)
 
 
 def deflate(data: bytes) -> str:
@@ -80,10 +89,11 @@ def deflate(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
-def pack_base85(data: bytes) -> str:
+def pack_base85(data: bytes, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> str:
     """The bytes packed by zlib, in base 85 with "," for "<", a sixteenth shorter than base 64."""
     letters = [base64.b85encode(bytes((0, 0, 0, one)))[4:].replace(b"<", b",") for one in range(85)]
-    whole = (short := zlib.compress(data, 6)) + bytes(room := -len(short) % 4)
+    packer = zlib.compressobj(6, strategy=strategy)
+    whole = (short := packer.compress(data) + packer.flush()) + bytes(room := -len(short) % 4)
     digits = np.frombuffer(whole, ">u4").astype("u4")[:, None] // _PLACES % 85
     text: bytes = np.array(letters)[digits].tobytes()
     return text[: len(whole) * 5 // 4 - room].decode("ascii")

@@ -126,18 +126,29 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
     if not kind and any(item["projections"] for item in document["maps"]):
         kind = "why"  # a link unfolds
     template, style, script, policy = _code(kind)
-    data = "".join(
-        f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
-    )
+    tags = {
+        name: f'<script type="text/plain" id="{name}">{text}</script>\n'
+        for name, text in blobs.items()
+    }
+    # A finished run is drawn once what it opens on is there; the rest comes behind the script.
+    late = tags.keys() - set(map(_first_seen, document["maps"])) if kind in ("", "why") else ()
     return template.substitute(
         source=kind,
         title=html.escape(document["title"]),
         policy=policy,
         style=style,
         document=script_json(document),
-        data=data,
+        data="".join(tag for name, tag in tags.items() if name not in late),
+        moment=" async" if late else "",
         script=script,
+        rest="".join(f"\n{tag[:-1]}" for name, tag in tags.items() if name in late),
     )
+
+
+def _first_seen(item: Mapping[str, Any]) -> str:
+    """The name of the weights that a map opens on: of the layer in focus, or of the last."""
+    layers, (layer, *_) = item["layers"], item["focus"] or [None]
+    return f"{item['blob']}-{layers.index(layer) if layer in layers else len(layers) - 1}"
 
 
 def live_page(title: str, engine: bytes, atlas: Mapping[str, Any]) -> str:
@@ -246,8 +257,8 @@ MOST_WEIGHTS = 40_000_000
 """With more weights than these (12 × 12 heads at 512 tokens), tokens are pooled into blocks."""
 _LONGEST_TEXT = 200
 _FEW_FACTS = 6
-_FEW = 400_000
-"""Up to so many weights take two bytes each: a megabyte at most."""
+_FEW, _MANY = 400_000, 12_000_000
+"""Up to so many weights take two bytes each: a megabyte at most; more than so many, few bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +299,7 @@ def page_parts(
     maps = []
     for number, item in enumerate(attention.maps):
         room = item.weights.size * most_weights // total if total > most_weights else total
-        maps.append(_map(attention, number, beside, room, fine=total <= _FEW, blobs=blobs))
+        maps.append(_map(attention, number, beside, room, total, blobs))
     provenance = attention.provenance
     masses = filter(None, dict.fromkeys(map(mass_note, beside.measures.values())))
     # The target comes first, since its tokens attend.
@@ -314,11 +325,12 @@ def _beginning(text: str) -> str:
 
 
 def _map(
-    attention: Attention, number: int, extras: Extras, room: int, *, fine: bool, blobs: Blobs
+    attention: Attention, number: int, extras: Extras, room: int, total: int, blobs: Blobs
 ) -> dict[str, Any]:
     item, name = attention.maps[number], f"m{number}"
     page_map = pool_to_fit(item, room)
-    codes = encode_weights(page_map.weights, item.values == "signed", fine)
+    signed, many = item.values == "signed", min(total, MOST_WEIGHTS) > _MANY
+    codes = encode_weights(page_map.weights, signed, total <= _FEW, many=many)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.focus.get(item.stream)
     words = extras.words.get(number, ((), ()))
@@ -334,6 +346,7 @@ def _map(
         "limits": scale_of(page_map),
         "scale": codes.scale,
         "levels": codes.levels,
+        **({} if codes.power == 2 else {"power": codes.power}),
         "queries": _axis(
             attention, item.query_side, page_map.query_tokens, words[0], page_map.blocks[0]
         ),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import Link, format_weight
+from attnviz.core.notices import notify
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Views
 from attnviz.renderers.printable import printable
@@ -24,6 +25,8 @@ class LinksRenderer(TextRenderer):
             if link.weight:
                 weight = format_weight(link.weight, signed=signed)
                 lines.append(f"{before}{query} → {key} {weight} {place_of(link)}\n")
+        if views.links and not lines:
+            notify("no link between two tokens has any weight: -f links lists none")
         return "".join(lines)
 
 

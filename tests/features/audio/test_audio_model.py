@@ -308,6 +308,9 @@ def test_of_two_towers_the_one_for_recordings_is_read(tmp_path):
     loaded = load_audio_model(str(tmp_path), device="cpu")
     shown = attend_query(loaded, about())
     assert "the one for recordings is read: audio_encoder" in " ".join(shown.provenance.notes)
+    times = [token.text for token in shown.main.key_tokens]
+    assert times[:3] == ["[CLS]", "0.00", "0.12"]  # 1,920 samples of 16,000 a second
+    assert len(times) == 1 + int(1.5 / 0.12)
     whole = type(copy.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
     rate = loaded.rate
     heard = loaded.extractor(
@@ -318,3 +321,22 @@ def test_of_two_towers_the_one_for_recordings_is_read(tmp_path):
     for layer, expected in zip(shown.main.weights, output.attentions, strict=True):
         rows, keys = layer.shape[1:]
         np.testing.assert_allclose(layer, expected[0, :, :rows, :keys], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_codec_is_read_up_to_its_codes(tmp_path):
+    copy, _ = make_folder("mimi", tmp_path)
+    loaded = load_audio_model(str(tmp_path), device="cpu")
+    shown = attend_query(loaded, about())
+    assert "the part that attends before the codes" in " ".join(shown.provenance.notes)
+    own, seen = type(copy.model).from_pretrained(tmp_path, attn_implementation="eager").eval(), []
+    for layer in own.encoder.encoder_transformer.layers:
+        layer.self_attn.register_forward_hook(lambda _part, _given, output: seen.append(output[1]))
+    samples = loaded.cut(about().recording)
+    with torch.no_grad():
+        own.encoder(torch.from_numpy(samples)[None, None])
+    for layer, expected in zip(shown.main.weights, seen, strict=True):
+        np.testing.assert_allclose(
+            layer, expected[0, :, : layer.shape[1], : layer.shape[2]], atol=1e-5
+        )
+    assert shown.main.key_tokens[1].text == "0.04"  # 960 samples of 24,000 a second

@@ -17,6 +17,7 @@ from attnviz.features.audio.audio_text import (
     load_audio_text_model,
     reads_sound_and_text,
 )
+from tests.families.folders import make_folder
 from tests.features.audio.tiny_audio_text import AUDIO_TEXT_BUILDERS
 from tests.features.audio.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
@@ -176,3 +177,21 @@ def test_other_speech_models_are_told_apart(voxtral, sound, tmp_path):
     samples = Recording(chirps(40.0), RATE, 0.0, 40.0)
     whole = load_audio_text_model(str(voxtral), device="cpu")
     assert len(whole.cut(samples)) == 30 * RATE
+
+
+@pytest.mark.slow
+def test_noise_beside_the_vectors_of_sound_is_left_out(sound, tmp_path):
+    make_folder("vibevoice_asr", tmp_path)
+    assert reads_sound_and_text(str(tmp_path))
+    loaded = load_audio_text_model(str(tmp_path), 3, device="cpu")
+    samples = loaded.cut(Recording(chirps(SECONDS), RATE, 0.0, SECONDS))
+    reading = loaded.read(samples, PROMPT)
+    whole = eager_weights(loaded, reading.inputs)
+    places = np.flatnonzero(np.array(reading.ids) == loaded.model.config.audio_token_id)
+    shown = audio(sound, model=str(tmp_path), text=PROMPT)
+    behind = whole[:, :, places[-1] + 1 :][..., places[: len(shown.main.key_tokens)]]
+    np.testing.assert_allclose(shown.main.weights, behind, atol=1e-5)
+    assert audio_text.WITHOUT_NOISE in shown.provenance.notes
+    written = audio(sound, model=str(tmp_path), text=PROMPT, generate=3)
+    assert written.main.query_side == "written"
+    assert audio_text.WITHOUT_NOISE in written.provenance.notes

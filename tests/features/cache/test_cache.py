@@ -193,6 +193,18 @@ def test_rules_decide_for_heads_that_share_keys_together(tmp_path, kind, arithme
         assert abs(cost) > 1e-4, "a rule that costs nothing here tests nothing"
 
 
+@pytest.mark.parametrize("arithmetic", ["torch", "light"])
+def test_a_rule_that_keeps_every_key_costs_nothing(tmp_path, arithmetic):
+    folder = tiny_models.llama(tmp_path)
+    found = attnviz.cache(
+        "the cat sat", model=str(folder), device=arithmetic, keep=("h2o:99", "recent:2"), prompt=0
+    ).value
+    assert [(one.rule, one.cost == 0) for one in found.rules] == [
+        ("h2o:99", True),
+        ("recent:2", False),
+    ]
+
+
 def cut_by_links(experiment, run, counted):
     """Nats a token where each key that is gone is cut as a link, head by head."""
     links = tuple(

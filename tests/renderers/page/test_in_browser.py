@@ -114,6 +114,19 @@ def test_words_without_a_value_count_in_no_mean(open_page):
     assert [row["key_position"] for row in rows[:3]] == ["0", "1", "2"]
 
 
+def test_many_weights_are_within_what_the_page_states(open_page, monkeypatch):
+    monkeypatch.setattr(document, "_FEW", 0)
+    monkeypatch.setattr(document, "_MANY", 0)
+    attention = random_map(3, 2, 40)
+    opened = open_page(page(attention), "view=heatmap&heads=1.1")  # no layer that comes first
+    said = "Weights are kept to within 0.001, those below 0.01 to within 0.0004."
+    assert said in opened.text("footer")
+    rows = [float(row["weight"]) for row in csv_of(opened)]
+    off = np.abs(np.array(rows).reshape(40, 40) - attention.weights[1, 1])
+    assert off.max() < 0.001
+    assert off[attention.weights[1, 1] < 0.01].max() < 0.0004 + 0.0005  # three digits are written
+
+
 @pytest.mark.parametrize(("few", "digits"), [(400_000, 4), (0, 3)])
 def test_csv_has_the_digits_that_the_page_keeps(open_page, few, digits, monkeypatch):
     monkeypatch.setattr(document, "_FEW", few)

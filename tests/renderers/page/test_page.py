@@ -114,9 +114,12 @@ def test_random_heads_at_128_tokens_take_3_megabytes():
 
 
 @pytest.mark.slow
-def test_a_layer_at_512_tokens_takes_4_megabytes():
-    fixed = len(page(random_map(1, 1, 2)))
-    assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12
+def test_144_heads_of_371_tokens_take_12_megabytes_and_what_opens_comes_first():
+    text = page(random_map(12, 12, 371))
+    assert len(text) <= 12e6
+    names = [attrs.get("id") for attrs, _ in Elements(text).named("script")]
+    others = [f"m0-{layer}" for layer in range(11)]
+    assert names == ["document", "m0-11", None, *others]  # the script has no name
 
 
 def test_words_streams_and_a_summary_of_the_document():

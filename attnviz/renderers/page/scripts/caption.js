@@ -1,6 +1,6 @@
 /** What is looked at, and what must be known about it, in words. */
 
-import { isReduced } from "./model.js";
+import { isReduced, roundingOf } from "./model.js";
 import { countNoun, spell } from "./numbers.js";
 
 /** Which stream, how large it is, what of it is shown, and who attends to whom. @param {Scene} scene */
@@ -81,7 +81,12 @@ function exactLinks({ map, heads }) {
 
 /** How far a weight on this page can be from the one that was computed. @param {PageMap[]} maps */
 export function precision(maps) {
-  const off = Math.max(...maps.map((map) => map.scale / map.levels));
-  const unit = 10 ** Math.floor(Math.log10(off));
-  return `Weights are kept to within ${Number((Math.ceil(off / unit) * unit).toPrecision(1))}.`;
+  /** @param {(map: PageMap) => number} weight */
+  const within = (weight) => {
+    const off = Math.max(...maps.map((map) => roundingOf(map, weight(map))));
+    const unit = 10 ** Math.floor(Math.log10(off));
+    return Number((Math.ceil(off / unit) * unit).toPrecision(1));
+  };
+  const small = maps.some(({ power }) => power) ? `, those below 0.01 to within ${within(() => 0.01)}` : "";
+  return `Weights are kept to within ${within(({ scale }) => scale)}${small}.`;
 }

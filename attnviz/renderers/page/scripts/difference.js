@@ -88,7 +88,7 @@ async function differenceOf(first, second, codes) {
   const axis = (side, pairs) => ({ ...first[side], block: 1, words: null, tokens: pairs.map((pair) => pairedToken(pair, first[side].tokens, second[side].tokens)) });
   return {
     ...first, blob, values: "signed", unit: `B − A: the second sentence minus the first${first.values === "share" ? ", in shares of a row's attention" : ""}`,
-    limits: [-(top || 1), top || 1], scale: top || 1, levels: FINE_LEVELS, queries: axis("queries", rows), keys: axis("keys", keys),
+    limits: [-(top || 1), top || 1], scale: top || 1, levels: FINE_LEVELS, power: undefined, queries: axis("queries", rows), keys: axis("keys", keys),
     compared: true, sink: null, measures: [measure], links: null, effects: [], projections: null, patches: {},
   };
 }

@@ -1,6 +1,6 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { FINE_LEVELS, NO_VALUE, byteCodes, fineCodes, inflate } from "./decode.js";
+import { FINE_LEVELS, NO_VALUE, byteCodes, denseBytes, fineCodes, inflate } from "./decode.js";
 
 /** @param {string} id */
 const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
@@ -25,8 +25,14 @@ export function receive(document, numbers) {
   return document;
 }
 
-/** What the page or the answer has under that name. @param {PageMap} map @param {string} name */
-const numbersOf = (map, name) => answerNumbers.get(map)?.get(name) ?? textOf(name);
+/** What the page or the answer has under that name; what stands behind the script may not be there yet. @param {PageMap} map @param {string} name */
+async function numbersOf(map, name) {
+  const own = answerNumbers.get(map)?.get(name);
+  if (!own && !document.getElementById(name)?.nextSibling && document.readyState === "loading") {
+    await new Promise((done) => document.addEventListener("DOMContentLoaded", done, { once: true }));
+  }
+  return own ?? textOf(name);
+}
 
 /** @type {WeakMap<PageMap, Promise<Int16Array>[]>} */
 const layerCache = new WeakMap();
@@ -36,11 +42,12 @@ export function layerCodes(map, layer) {
   const layers = layerCache.get(map) ?? [];
   layerCache.set(map, layers);
   if (!layers[layer]) {
-    const numbers = numbersOf(map, `${map.blob}-${layer}`);
     const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
-    layers[layer] = typeof numbers === "string"
-      ? inflate(numbers).then((bytes) => (map.levels === FINE_LEVELS ? fineCodes(bytes) : byteCodes(bytes, count, map.values === "signed")))
-      : Promise.resolve(numbers);
+    layers[layer] = numbersOf(map, `${map.blob}-${layer}`).then(async (numbers) => {
+      if (typeof numbers !== "string") return numbers;
+      const bytes = await inflate(map.power ? denseBytes(numbers) : numbers);
+      return map.levels === FINE_LEVELS ? fineCodes(bytes) : byteCodes(bytes, count, map.values === "signed");
+    });
   }
   return layers[layer];
 }
@@ -57,15 +64,22 @@ let lastTable = { kind: "", table: new Float32Array() };
 
 /** The weight that each code stands for; the code 0 is at place `levels`. @param {PageMap} map */
 export function weightTable(map) {
-  const kind = `${map.levels} ${map.scale}`;
+  const kind = `${map.levels} ${map.power} ${map.scale}`;
   if (lastTable.kind === kind) return lastTable.table;
   const table = new Float32Array(2 * map.levels + 1);
   for (let code = -map.levels; code <= map.levels; code++) {
     const share = code / map.levels;
-    table[code + map.levels] = Math.sign(code) * share * share * map.scale;
+    table[code + map.levels] = Math.sign(code) * (map.power ? Math.abs(share) ** map.power : share * share) * map.scale;
   }
   lastTable = { kind, table };
   return table;
+}
+
+/** How far a weight can be from the one that was computed: half of what two codes are apart. @param {PageMap} map @param {number} weight */
+export function roundingOf(map, weight) {
+  const power = map.power ?? 2;
+  const share = Math.max((Math.abs(weight) / map.scale) ** (1 / power), 1 / map.levels);
+  return (share ** (power - 1) * map.scale * power) / (2 * map.levels);
 }
 
 /** What a code stands for, NaN for no value. @param {Float32Array} table @param {number} levels */
@@ -83,7 +97,7 @@ export async function readProjection(map, part, [layer, head]) {
   const projections = /** @type {NonNullable<PageMap["projections"]>} */ (map.projections);
   const scale = projections[/** @type {const} */ (`${part}_scale`)];
   if (!scale) return null;
-  const bytes = await inflate(/** @type {string} */ (numbersOf(map, `${map.blob}${part[0]}-${layer}`)));
+  const bytes = await inflate(/** @type {string} */ (await numbersOf(map, `${map.blob}${part[0]}-${layer}`)));
   const count = bytes.length / 2 / map.heads.length;
   const whole = new Int16Array(bytes.buffer, head * count * 2, count);
   return Float32Array.from(whole, (value) => (value === NO_VALUE ? NaN : (value * scale) / FINE_LEVELS));

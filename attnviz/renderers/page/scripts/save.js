@@ -1,6 +1,6 @@
 /** The weights of the view as CSV; an answer also as JSON. */
 
-import { everyHead, layerCodes, valueOf, weightTable } from "./model.js";
+import { everyHead, layerCodes, roundingOf, valueOf, weightTable } from "./model.js";
 import { buildMatrix } from "./shown.js";
 
 /**
@@ -16,8 +16,7 @@ export async function asCsv({ map, heads, matrix, separate, state }, id) {
     : separate.length ? separate.map((own, place) => [[heads[place]], own]) : [[heads, matrix]];
   // A code is off by so much, the less the smaller the weight is, and two such are the least last place.
   const digits = (/** @type {number} */ weight) => {
-    const off = Math.max(Math.sqrt(Math.abs(weight) / map.scale), 1 / map.levels) * map.scale / map.levels;
-    return Math.min(Math.max(Math.floor(Math.log10(2 / off)), 0), 9);
+    return Math.min(Math.max(Math.floor(Math.log10(2 / roundingOf(map, weight))), 0), 9);
   };
   const lens = map.lens ? `${map.stream} · ${map.lens}` : map.stream;
   const lines = ["id,stream,layer,head,query_position,query_token,key_position,key_token,weight"];

@@ -26,6 +26,7 @@
  * @property {[number, number]} limits the values at the two ends of the colour scale
  * @property {number} scale the value that the highest code stands for
  * @property {number} levels the highest code
+ * @property {number} [power] of a code's share of the levels, if not 2; then weights are in base 85
  * @property {Axis} queries
  * @property {Axis} keys
  * @property {boolean} [compared] whether it is a difference of two, whose links are no model's
