@@ -210,4 +210,5 @@ def asks_more(part: Any, inputs: Mapping[str, Any]) -> bool:
 def reads_films(made_by: Any) -> bool:
     """Whether a class reads films, and in one pass."""
     takes = {*_inputs(made_by)}
-    return "pixel_values_videos" in takes or not {"inference_session", "input_ids"} & takes
+    beside = "pixel_values_videos" in takes or compares(made_by, made_by.config_class)
+    return beside or not {"inference_session", "input_ids"} & takes
