@@ -136,7 +136,8 @@ def asked_by(made_by: Any) -> str:
 PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
 SOUNDS = ("input_features", "input_values")
 HALVES = {"latents", "hidden_states"}
-OBJECTS = ("image_pixel_values", "visual_feats", "visual_embeds", "image_patches", "bbox", "image")
+OBJECTS = ("image_pixel_values", "image_patches", "bbox", "image")
+DETECTED = ("visual_feats", "visual_embeds")  # what another model has found in a picture
 READS = ("image", "picture-text"), ("video", "video"), ("audio", "audio")
 """The kinds of what reads texts and more, by the first modality that it names."""
 USUAL = {"input_ids", "attention_mask", "decoder_input_ids"}
@@ -155,12 +156,14 @@ def kind_of(made_by: Any, config: Any) -> str:
         return "audio"
     if main != "input_ids" or "input_ids" not in takes:  # maybe the tower of a model of texts
         return "picture" if {"grid_thw", "pixel_values"} & {*takes} else "other"
-    if not {*PICTURES, *SOUNDS, *OBJECTS} & {*takes} and reads & {"text"}:
+    if not {*PICTURES, *SOUNDS, *OBJECTS, *DETECTED} & {*takes} and reads & {"text"}:
         reads = {"text"}  # the half that reads texts
     more = [kind for one, kind in READS if one in reads]
     if "image" in reads and (reads == {"image"} or compares(made_by, config)):
         parts = getattr(config, "sub_configs", {}).values()  # a text in a pass of its own, or none
         more = ["video" if any(hasattr(one, "num_frames") for one in parts) else "picture"]
+    if {*DETECTED} & {*takes} and not {*PICTURES, *OBJECTS} & {*takes}:
+        more = ["other"]
     if more or {*SOUNDS} & {*takes}:
         return (*more, "audio")[0]
     if needed_inputs(made_by) - USUAL or config.model_type in NO_TEXT:

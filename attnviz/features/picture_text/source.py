@@ -438,7 +438,7 @@ def load_picture_text_model(
     reads = hasattr(parts.reader, "image_processor") and hasattr(parts.reader, "tokenizer")
     if not reads or not (kind in (CAPTIONER, *BY_FAMILY) or mark_of(parts.reader, config, "image")):
         raise ModelError(
-            f"'{name}' ({kind}) does not read a picture and a text in one sequence: leave "
+            f"'{name}' ({kind}) has no token in its prompts that stands for a picture: leave "
             f"{'--text' if generate is None else '--generate'} out, or use a model of LLaVA's kind"
         )
     if BY_FAMILY.get(kind) == "queries" and config.text_config.is_encoder_decoder:
