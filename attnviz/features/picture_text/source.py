@@ -55,7 +55,7 @@ ONE_PICTURE = (
     "florence2",
     CAPTIONER,
 )  # families that read one picture only
-PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu"), "{1}")}
+PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu", "idefics"), "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
 PAGE_PROMPT = "Describe the image."
 """What late interaction reads behind a page (ColPali); a text stands in its place."""
