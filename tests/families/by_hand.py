@@ -25,7 +25,7 @@ VALUES: dict[str, Mapping[str, Any] | Callable[[], Any]] = {
     },
     "chameleon": {
         "vocabulary_map": {
-            "<image>": 8,
+            "<image>": 7,
             **{
                 f"IMGIMG{'ABCDEFGHIJ'[n // 10]}{'ABCDEFGHIJ'[n % 10]}Z": 100 + n for n in range(100)
             },
@@ -105,10 +105,11 @@ FEW_CODES = {"base_channels": 32, "num_res_blocks": 1}
 AFTER: dict[str, Mapping[str, Any]] = {
     "ernie4_5_vl_moe": {"text_config": {"rope_parameters": {**ROTARY, "mrope_section": [3, 3, 2]}}},
     "gemma4_unified": {"vision_config": {"output_proj_dims": 64}},
-    "phi4_multimodal": {"vision_config": {"crop_size": 112}},
+    "phi4_multimodal": {"vision_config": {"image_size": 448, "crop_size": 448}},
     **{name: {"quantization_dim": 128} for name in ("neucodec", "xcodec2")},
     "xcodec": {"codebook_dim": 128},
     "clap": {"audio_config": {"hidden_size": 128}},
+    "align": {"projection_dim": 640},
     "gemma3n": {"vision_soft_tokens_per_image": 256, "vision_config": {"hidden_size": 2048}},
     "emu3": {"vq_config": {**FEW_CODES, "codebook_size": 100, "hidden_size": 128}},
     "apertus1p5": {
@@ -134,6 +135,7 @@ PROCESSORS: dict[str, Mapping[str, Any]] = {
     "aria": {"max_image_size": 490},
     "deepseek_vl_hybrid": {"high_res_size": {"height": 128, "width": 128}},
     "dots3_note": {"temporal_patch_size": 1},
+    "imagegpt": {"clusters": [[number / 4 - 1] * 3 for number in range(8)]},
     "perception_lm": {"tile_size": 56},
     "emu3": {"min_pixels": 64 * 64, "max_pixels": 128 * 128},
     "clap": {"truncation": "rand_trunc"},

@@ -35,8 +35,8 @@ def run(reader: Reader, model: Any, mark: str) -> Reader:
         wrong = MISMATCH.search(str(error))
         try:
             inputs = _corrected(reader, model, mark, error)
-        except Exception:
-            if not wrong or not mark or wrong[1] != "1":
+        except Exception as other:
+            if not (mark and wrong and wrong[1] == "1" and MISMATCH.search(str(other))):
                 raise
             mark *= int(wrong[2])  # a template may hold them all
             inputs, left = _attempt(reader, model, mark)

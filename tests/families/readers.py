@@ -182,7 +182,7 @@ def make_reader(name: str, kind: str, config: Any, named: Mapping[str, str] = {}
         made_by, stands_in = None, str(error)
     if made_by is None:
         return plain_reader(name, kind, config, stands_in)
-    part = fitted(made_by, config)
+    part = fitted(made_by, config, **PROCESSORS.get(name, {}))
     return Reader(name, kind, part, part)
 
 

@@ -90,22 +90,12 @@ def read_film(copy: Copy, folder: Path) -> Reading:
 
 
 def read_picture_text(copy: Copy, folder: Path) -> Reading:
-    """A text behind a picture; of two towers the one of pictures."""
+    """A text behind a picture."""
     import attnviz
 
-    options: dict[str, Any] = {"model": str(folder), "device": "cpu"}
-    try:
-        shown = attnviz.image(picture_of(), text=TEXT, token="all", **options)
-        inputs, cells = _sequence(folder)
-        compared = tuple(one for one in shown.maps if one.stream in cells)
-        return Reading(shown, inputs, compared, cells)
-    except AttnvizError as error:
-        if not hasattr(copy.model, "get_text_features"):  # text and picture are in one sequence
-            raise
-        try:
-            return Reading(attnviz.image(picture_of(), **options), {})
-        except Exception:  # the text's reason says more
-            raise error from None
+    shown = attnviz.image(picture_of(), text=TEXT, token="all", model=str(folder), device="cpu")
+    inputs, cells = _sequence(folder)
+    return Reading(shown, inputs, tuple(one for one in shown.maps if one.stream in cells), cells)
 
 
 def _sequence(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -179,6 +179,7 @@ def alike(names: str, values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]
 
 
 SMALL_PICTURES: dict[str, Mapping[str, Any]] = {
+    "imagegpt": {"vocab_size": 513, "n_embd": 32, "n_layer": 2, "n_head": 4},
     "qwen4_exp": {
         "text_config": {**SMALL["qwen4_exp_text"], "vocab_size": 600},
         "vision_config": {**PACKED, "out_hidden_size": SMALL["qwen4_exp_text"]["hidden_size"]},

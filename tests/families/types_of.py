@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from tests.families.by_hand import NO_TEXT
 
@@ -136,7 +136,8 @@ def asked_by(made_by: Any) -> str:
 PICTURES = ("pixel_values", "pixel_values_videos", "flattened_patches")
 SOUNDS = ("input_features", "input_values")
 HALVES = {"latents", "hidden_states"}
-OBJECTS = ("image_pixel_values", "visual_feats", "visual_embeds", "image_patches", "bbox", "image")
+OBJECTS = ("image_pixel_values", "image_patches", "bbox", "image")
+DETECTED = ("visual_feats", "visual_embeds")  # what another model has found in a picture
 READS = ("image", "picture-text"), ("video", "video"), ("audio", "audio")
 """The kinds of what reads texts and more, by the first modality that it names."""
 USUAL = {"input_ids", "attention_mask", "decoder_input_ids"}
@@ -155,15 +156,28 @@ def kind_of(made_by: Any, config: Any) -> str:
         return "audio"
     if main != "input_ids" or "input_ids" not in takes:  # maybe the tower of a model of texts
         return "picture" if {"grid_thw", "pixel_values"} & {*takes} else "other"
-    if not {*PICTURES, *SOUNDS, *OBJECTS} & {*takes} and reads & {"text"}:
+    if not {*PICTURES, *SOUNDS, *OBJECTS, *DETECTED} & {*takes} and reads & {"text"}:
         reads = {"text"}  # the half that reads texts
     more = [kind for one, kind in READS if one in reads]
+    if "image" in reads and (reads == {"image"} or compares(made_by, config)):
+        parts = getattr(config, "sub_configs", {}).values()  # a text in a pass of its own, or none
+        more = ["video" if any(hasattr(one, "num_frames") for one in parts) else "picture"]
+    if {*DETECTED} & {*takes} and not {*PICTURES, *OBJECTS} & {*takes}:
+        more = ["other"]
     if more or {*SOUNDS} & {*takes}:
         return (*more, "audio")[0]
     if needed_inputs(made_by) - USUAL or config.model_type in NO_TEXT:
         return "other"
     both = getattr(config, "is_encoder_decoder", False) or "decoder_input_ids" in takes
     return "pair" if both else "text"
+
+
+def compares(made_by: Any, config: Any) -> bool:
+    """Whether a class only compares a text with a picture, which no pass reads together."""
+    given = get_type_hints(made_by.forward).get("return")
+    outputs = [one for one in (*get_args(given), given) if inspect.isclass(one)]
+    both = any("logits_per_text" in getattr(one, "__annotations__", {}) for one in outputs)
+    return both and not named_in(HEADS["picture-text"], config)
 
 
 def _inputs(made_by: Any) -> tuple[str, ...]:
@@ -196,4 +210,5 @@ def asks_more(part: Any, inputs: Mapping[str, Any]) -> bool:
 def reads_films(made_by: Any) -> bool:
     """Whether a class reads films, and in one pass."""
     takes = {*_inputs(made_by)}
-    return "pixel_values_videos" in takes or not {"inference_session", "input_ids"} & takes
+    beside = "pixel_values_videos" in takes or compares(made_by, made_by.config_class)
+    return beside or not {"inference_session", "input_ids"} & takes

@@ -7,8 +7,9 @@ from typing import Any
 from attnviz.cli.places import note
 from attnviz.commands.command import Run, command
 from attnviz.core.options import arg
+from attnviz.core.registry import FIELDS
 from attnviz.features.examples import FILES
-from attnviz.renderers.reports import listing
+from attnviz.renderers.reports import listing, parse_fields
 from attnviz.storage.writing import output_errors, write_file
 
 
@@ -28,6 +29,8 @@ def examples(
     """
     run = Run("examples", options)
     with run.report("listing") as report:
+        if run.in_shell and (fields := parse_fields(run.options.output.fields)):
+            FIELDS.load()(fields, "listing", report.formats, "example-files")
         other = [] if folder is None else [name for name in FILES if not _write(name, folder)]
         if other and not run.options.output.quiet:
             note(f"{', '.join(other)}: yours, which differ, stay")

@@ -312,10 +312,11 @@ def find_pooled(gradient: Callable[[Any], Floats], everyone: Any) -> int | None:
     return None
 
 
-def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
+def embeddings_of(model: Any, inputs: Inputs, length: int, *, plain: bool = False) -> Any:
     """What the text model reads at each position, shape (1, length, width), with its graph.
 
-    Where pictures are added to the states of its first layers, these states.
+    Where pictures are added to the states of its first layers, these states. `plain`: embeddings
+    that need no gradient will do.
     """
     reached_at, inside = list[Any](), list[Any]()
 
@@ -323,11 +324,11 @@ def embeddings_of(model: Any, inputs: Inputs, length: int) -> Any:
         embeddings: Any = keywords.get("inputs_embeds")
         if embeddings is not None:
             inside.append(embeddings)
-        elif inside:
+        elif inside or plain:  # some models have no module for their text
             embeddings = keywords.get("hidden_states", next(iter(states), None))
-        if not getattr(embeddings, "requires_grad", False):
+        if embeddings is None or not (plain or getattr(embeddings, "requires_grad", False)):
             return
-        if embeddings.shape[:2] == (1, length):
+        if tuple(getattr(embeddings, "shape", ())[:2]) == (1, length) and embeddings.ndim == 3:
             reached_at.append(embeddings)
             raise ReachedError
 

@@ -35,8 +35,8 @@ def grids_of(where: Cells, sizes: Sequence[tuple[int, int]]) -> list[Grid] | Non
     grids = []
     for first, last in dict.fromkeys(zip(where.first.tolist(), where.last.tolist(), strict=True)):
         here = np.flatnonzero((where.first == first) & (where.last == last))
-        whole = _grid(where, here, sizes[first])  # cells at an edge may be smaller
-        for own in [here] if whole else _by_size(where, here):
+        alike = _are_alike(where, here, sizes[first])  # cells at an edge may be smaller
+        for own in [here] if alike else _by_size(where, here):
             for layer in _layers(where, own):
                 grid = _grid(where, layer, sizes[first])
                 if grid is None:
@@ -44,6 +44,12 @@ def grids_of(where: Cells, sizes: Sequence[tuple[int, int]]) -> list[Grid] | Non
                 cells, box = grid
                 grids.append(Grid(first, last, where.places[cells], box))
     return grids
+
+
+def _are_alike(where: Cells, own: NDArray[np.int64], size: tuple[int, int]) -> bool:
+    """Whether cells of any size are grids of one shape, each over the same parts."""
+    layers = [*_layers(where, own)]
+    return len({len(one) for one in layers}) == 1 and all(_grid(where, one, size) for one in layers)
 
 
 def _by_size(where: Cells, own: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

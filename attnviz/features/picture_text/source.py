@@ -55,7 +55,7 @@ ONE_PICTURE = (
     "florence2",
     CAPTIONER,
 )  # families that read one picture only
-PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu"), "{1}")}
+PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys((*ONE_PICTURE, "fuyu", "idefics"), "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
 PAGE_PROMPT = "Describe the image."
 """What late interaction reads behind a page (ColPali); a text stands in its place."""
@@ -176,7 +176,8 @@ class PictureTextModel(Source):
                 places = np.flatnonzero(np.isin(ids, ids[cells.places]))
                 sight = PictureSight(places, place_by_probes(replace(read, places=places), cells))
             except PlacelessError:
-                beside = find_beside(self.model, made_of, embed, read, len(ids))
+                plain = partial(embed, plain=True)
+                beside = find_beside(self.model, made_of, plain, read, len(ids))
                 if beside is None:
                     raise
                 sight = beside
@@ -197,12 +198,12 @@ class PictureTextModel(Source):
             number = self.tokenizer.convert_tokens_to_ids(mark)
         return np.flatnonzero(np.array(ids) == (-1 if number is None else number))
 
-    def _embed(self, inputs: Mapping[str, Any], *, length: int) -> Any:
+    def _embed(self, inputs: Mapping[str, Any], *, length: int, plain: bool = False) -> Any:
         """What the text reads of the pictures, from the model's inputs."""
         with devices.running_errors(self.model, SIDE):
             if self.kind == CAPTIONER:
                 return self.model.encoder(**inputs).last_hidden_state
-            return embeddings_of(self.model, inputs, length)
+            return embeddings_of(self.model, inputs, length, plain=plain)
 
     def prompt(self, text: str, picture: Picture) -> str:
         """The pictures, then the text, in the form of the model's training."""
@@ -437,7 +438,7 @@ def load_picture_text_model(
     reads = hasattr(parts.reader, "image_processor") and hasattr(parts.reader, "tokenizer")
     if not reads or not (kind in (CAPTIONER, *BY_FAMILY) or mark_of(parts.reader, config, "image")):
         raise ModelError(
-            f"'{name}' ({kind}) does not read a picture and a text in one sequence: leave "
+            f"'{name}' ({kind}) has no token in its prompts that stands for a picture: leave "
             f"{'--text' if generate is None else '--generate'} out, or use a model of LLaVA's kind"
         )
     if BY_FAMILY.get(kind) == "queries" and config.text_config.is_encoder_decoder:

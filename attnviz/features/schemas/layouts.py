@@ -314,14 +314,18 @@ ANY = "*"
 """Stands for every name: in a document that is open, or in an object whose names are data."""
 
 
-def check_fields(names: Collection[str], kind: DataKind, formats: Collection[str]) -> None:
+def check_fields(
+    names: Collection[str], kind: DataKind, formats: Collection[str], document: str = ""
+) -> None:
     """Refuse a field, such as heads.layer, or a column that no data of the kind has; a UsageError.
 
-    Columns of measures are known when they are there.
+    Columns of measures are known when they are there. `document` is the one of the kind, if known.
     """
-    own = {name for name, layout in LAYOUTS.items() if layout.kind == kind}
+    own = [
+        name for name, layout in LAYOUTS.items() if layout.kind == kind and document in ("", name)
+    ]
     if not {"json", "jsonl"}.isdisjoint(formats):
-        _check_paths(names, kind)
+        _check_paths(names, own)
     tables = [columns_of(table) for table in TABLES if table.partition(" ")[0] in own]
     columns = list(dict.fromkeys(chain(*tables)))
     if not {"tsv", "csv"}.isdisjoint(formats) and all(map(str.islower, columns)):
@@ -329,9 +333,9 @@ def check_fields(names: Collection[str], kind: DataKind, formats: Collection[str
             choose(name, columns, "column")
 
 
-def _check_paths(names: Iterable[str], kind: DataKind) -> None:
+def _check_paths(names: Iterable[str], documents: Iterable[str]) -> None:
     paths = dict[str, None]()
-    for document in (name for name, layout in LAYOUTS.items() if layout.kind == kind):
+    for document in documents:
         schema = json_schema(document)
         paths |= dict.fromkeys(_paths(schema, schema.get("$defs", {})))
         paths |= {ANY: None} if LAYOUTS[document].open else {}

@@ -36,7 +36,12 @@ def test_without_a_folder_they_are_listed(tmp_path, monkeypatch):
 
 def test_a_wrong_line_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words in (("new", "-f", "tsv", "--fields", "id"), ("new", "--fields", "file"), ("",)):
+    asked = [
+        ("-f", "tsv", "--fields", "id"),
+        ("--fields", "file"),
+        ("-f", "json", "--fields", "id"),
+    ]
+    for words in (*(("new", *options) for options in asked), ("",)):
         assert attnviz("examples", *words).mistake
         assert not [*tmp_path.iterdir()]
 

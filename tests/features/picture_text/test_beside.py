@@ -16,6 +16,7 @@ import torch
 from attnviz.core.query import Picture
 from attnviz.features.picture_text.probe import extend_points
 from attnviz.features.picture_text.source import load_picture_text_model
+from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from tests.families.folders import make_folder
 from tests.families.readers import TEXT, picture_of
 from tests.families.rows import NEAR, RELATIVE
@@ -58,6 +59,27 @@ def test_a_text_attends_to_states_of_patches_by_layers_of_their_own(read):
     theirs = own[0, :, -rows:, 1:65].numpy()
     np.testing.assert_allclose(found.weights[0][..., -64:], theirs, atol=NEAR, rtol=RELATIVE)
     assert own[0, :, -rows:, 65:].abs().max() == 0  # tiles that are not there
+
+
+def test_layers_between_others_attend_to_states_by_their_own_scores(read):
+    """Idefics gives out no weights: they are calculated from its queries and keys in float64."""
+    source, reading, sight = read("idefics")
+    found, scores = look(source, picture_of(), TEXT), list[Any]()
+
+    def see(call: Any) -> None:
+        if call.key.shape[2] == sight.keys != call.query.shape[2]:
+            products = call.query.double() @ call.key.double().mT / call.query.shape[-1] ** 0.5
+            scores.append(products + call.mask)
+
+    with torch.no_grad(), watch_kernels(see):
+        source.model.set_attn_implementation("eager")  # whose mask is added to scores
+        source.model(**reading.inputs)
+        source.model.set_attn_implementation("sdpa")
+    theirs = torch.cat(scores).softmax(-1)[:, :, sight.places[-1] + 1 :].numpy()
+    cells = sight.sheets[0].cells.ravel()
+    rows = theirs[:, :, -found.weights.shape[2] :]
+    np.testing.assert_allclose(found.weights[..., -len(cells) :], rows[..., cells], atol=NEAR)
+    assert np.ptp(rows) > 0.5  # the text sees the picture: no mask hides it
 
 
 def test_queries_without_a_place_attend_to_patches(read):
