@@ -377,6 +377,11 @@ def open_video(name: str, parts: LoadedParts) -> Source | None:
             ((path, one) for path, one in towers if frames_of(one.config)), ("", None)
         )
         if model is None:
+            if hasattr(getattr(parts.model.config, "vision_config", 0), "num_frames"):  # X-CLIP
+                raise AttentionError(
+                    f"'{name}' reads the frames of a film as a batch of pictures: films are read "
+                    "of models whose frames are one sequence"
+                )
             return None
         note = f"read through its {path} ({type(model).__name__}): the model reads texts as well"
         provenance = replace(provenance, notes=(*provenance.notes, note))

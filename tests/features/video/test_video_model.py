@@ -152,6 +152,15 @@ def test_what_is_no_film_for_it_is_refused(changes, error, says):
     assert isinstance(caught.value, error)
 
 
+def test_frames_that_are_a_batch_of_pictures_are_refused():
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 24, "projection_dim": 32}
+    vision = {**sizes, "image_size": 32, "patch_size": 8, "num_frames": 4, "mit_hidden_size": 32}
+    config = transformers.XCLIPConfig(text_config=sizes, vision_config=vision, projection_dim=32)
+    with pytest.raises(AttnvizError, match="reads the frames of a film as a batch"):
+        load_picture_model(InMemoryModel(transformers.XCLIPModel(config), processor()))
+
+
 def test_a_tower_of_films_beside_texts_reads_frames_of_an_image_processor(monkeypatch):
     torch.manual_seed(0)
     config = transformers.VideoPrismConfig(**SMALL_PICTURES["videoprism"])
