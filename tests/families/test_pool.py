@@ -26,9 +26,10 @@ def test_a_broken_run_goes_on_where_it_was(tmp_path: Path):
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=HUNG)
     before = kept(rows)
-    assert len(before) in (1, 2)
-    assert run.returncode == 1
-    assert said.endswith("broken: the same command goes on from here\n")
+    assert before
+    if len(before) < len(TYPES):  # else the machine was faster than the signal
+        assert run.returncode == 1
+        assert said.endswith("broken: the same command goes on from here\n")
     rows.write_text(rows.read_text() + '{"name": "t5", "ki')  # a line that was cut
     subprocess.run(words, check=True, timeout=HUNG)
     whole = [json.loads(one) for one in rows.read_text().splitlines() if one.endswith("}")]

@@ -224,14 +224,13 @@ FAMILIES: dict[str, Family] = {
     "led": by_hand(sizes(SEQ2SEQ, attention_window=[4, 4]), "the encoder, in windows and with "
         "tokens that see all, is left out", kind="apart"),
     "longt5": Family(sizes(T5, "local_radius=3"), "apart", std=0.2, note="the encoder, in windows "
-        "or with summaries of blocks, is left out; `ablate_heads` refuses"),
+        "or with summaries of blocks, is left out"),
     "mt5": Family(T5, "pair", std=0.2),
     "mvp": by_hand(SEQ2SEQ, kind="pair"),
     "nllb-moe": Family(sizes(SEQ2SEQ, "num_experts=2 expert_capacity=20", router_dtype="float32"),
         "pair"),
     "pegasus_x": Family(sizes(SEQ2SEQ, "block_size=4 num_global_tokens=2"), "apart",
-        note="the encoder, in blocks and with tokens that see all, is left out; `ablate_heads` "
-        "refuses"),
+        note="the encoder, in blocks and with tokens that see all, is left out"),
     "prophetnet": none(sizes(WORDS, "hidden_size=32 num_encoder_layers=2 num_decoder_layers=2 "
         "num_encoder_attention_heads=4 num_decoder_attention_heads=4 encoder_ffn_dim=24 "
         "decoder_ffn_dim=24 max_position_embeddings=40 ngram=2"), "several streams a decoder",

@@ -15,7 +15,7 @@ from attnviz.core.attention_call import AttentionCall
 from attnviz.core.errors import AttentionError, UsageError, choose, in_short
 from attnviz.models.hugging_face.capture.kernel import layer_names, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
-from attnviz.models.hugging_face.load.family import check_family
+from attnviz.models.hugging_face.load.family import ENCODER_APART, check_family
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -100,7 +100,7 @@ def _transformer(model: nn.Module) -> Any:
             "a compiled model does not ask for its attention kernels again: give the model as it "
             "was before torch.compile"
         )
-    check_family(models[0].config, 1, ["encoder"])
+    check_family(models[0].config, 1)
     return models[0]
 
 
@@ -117,7 +117,7 @@ def _attentions(part: Any) -> dict[str, dict[str, Any]]:
             f"architecture '{kind}' calls no attention kernel, so its heads cannot be switched off "
             "one by one"
         )
-    if not {"encoder", "decoder"} <= set(streams):
+    if not {"encoder", "decoder"} <= set(streams) and kind not in ENCODER_APART:
         stack = [name for name in streams if name in ("self", "encoder", "decoder", "text")]
         streams[""] = {path: one for name in stack for path, one in streams.pop(name).items()}
     attending = attending_layers(part.config)

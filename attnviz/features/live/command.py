@@ -15,6 +15,7 @@ from attnviz.cli.destinations import PAGES, check_own, save_page
 from attnviz.cli.places import note, write_bytes
 from attnviz.commands.command import OUTPUT, Run, command
 from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.notices import notices_to
 from attnviz.core.options import LENS_NAMES, Options, Origin, opt, rare
 from attnviz.models.open import POCKET, check_origin, find_model
 from attnviz.storage.writing import check_writable
@@ -173,6 +174,7 @@ def _write_page(output: Path, others: Mapping[str, object], options: Options) ->
     if sys.stderr.isatty() and not options.output.quiet:
         note("packing the model, and reading sentences for what its heads do in other texts")
     data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
-    path = save_page(output, data, in_browser=options.output.open_page)
+    with notices_to(None if options.output.quiet else note):
+        path = save_page(output, data, in_browser=options.output.open_page)
     if options.output.verbose:
         note(f"wrote '{path}', {len(data) / 1e6:.1f} MB, in {time.perf_counter() - start:.2f} s")

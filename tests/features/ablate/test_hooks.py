@@ -275,6 +275,11 @@ def test_heads_that_cannot_be_told_apart_are_refused(name, message):
         enter(make(name), [(0, 0)])
 
 
+def test_an_encoder_that_attends_in_blocks_has_no_heads_to_switch_off():
+    with pytest.raises(UsageError, match=r"names no stream of this model: write \(decoder, cross"):
+        enter(make("longt5"), [("encoder", 0, 1)])
+
+
 def test_other_and_compiled_models_are_refused():
     with pytest.raises(UsageError, match="takes one transformers model, and Linear holds none"):
         enter(torch.nn.Linear(2, 2), [(0, 0)])
