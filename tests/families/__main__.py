@@ -1,6 +1,6 @@
 """`python -m tests.families [TYPE …]`: try every type, or some, and write the tables of documents.
 
-`--kind text` chooses types by what they read, `--turn 3` every twentieth from the third on;
+`--kind text` chooses types by what they read, `--turn 3` every tenth from the third on;
 `--workers 2` runs two processes; `--out FILE` writes the rows there and leaves the documents
 alone. What cannot be built is tried again with the packages of `tests.families.packages`, if they
 are there.

@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[2]
 LINES = ROOT / "docs" / "tables" / "types.md"
 PAGE = ROOT / "docs" / "families.md"
 HEAD = "| model_type | reads | result | route | streams | off eager by | why |\n|---|---|---|---|---|---|---|\n"  # noqa: E501
-TURNS = 20
+TURNS = 10
 AIMS = {"text": 95, "pair": 95, "picture": 85, "video": 85, "picture-text": 80, "audio": 80}
 """Percent of each kind's types with attention that shall work."""
 COUNTS = re.compile(r"(?<=<!-- counts -->\n).*?(?=<!-- /counts -->)", re.DOTALL)
 
 
 def turn(names: Sequence[str], number: int) -> list[str]:
-    """Every twentieth name, from a number on."""
+    """Every tenth name, from a number on."""
     return [*names][number % TURNS :: TURNS]
 
 

@@ -1,4 +1,4 @@
-"""The table of every model type: its lines and counts, and a twentieth tried anew each day."""
+"""The table of every model type: its lines and counts, and a tenth tried anew each day."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_a_type_reads_is_found_without_a_list():
 
 
 @pytest.mark.slow
-def test_a_twentieth_of_the_types_is_as_the_table_says(tmp_path: Path):
+def test_a_tenth_of_the_types_is_as_the_table_says(tmp_path: Path):
     turn = datetime.now(UTC).timetuple().tm_yday % tables.TURNS
     rows = tmp_path / "rows.md"
     words = ["--turn", str(turn), "--workers", "2", "--out", str(rows)]

@@ -437,8 +437,10 @@ def load_picture_text_model(
     kind = str(config.model_type)
     reads = hasattr(parts.reader, "image_processor") and hasattr(parts.reader, "tokenizer")
     if not reads or not (kind in (CAPTIONER, *BY_FAMILY) or mark_of(parts.reader, config, "image")):
+        token = "token in its prompts that stands for a picture"
+        both = "processor of pictures and texts"
         raise ModelError(
-            f"'{name}' ({kind}) has no token in its prompts that stands for a picture: leave "
+            f"'{name}' ({kind}) has no {token if reads else both}: leave "
             f"{'--text' if generate is None else '--generate'} out, or use a model of LLaVA's kind"
         )
     if BY_FAMILY.get(kind) == "queries" and config.text_config.is_encoder_decoder:

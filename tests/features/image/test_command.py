@@ -272,7 +272,7 @@ def test_what_the_input_lacks_is_told(llava, folder, tmp_path):
     assert "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The" in done.mistake
     done = attnviz("image", SHAPES, "--model", folder, "--text", "a")
     assert done.status == 1
-    assert "does not read a picture and a text" in done.mistake or "processor" in done.mistake
+    assert "(vit) has no processor of pictures and texts: leave --text out, or use" in done.mistake
     done = attnviz("image", SHAPES, "--model", folder, "--token", "1")
     assert done.mistake == "--token chooses a token of --text: give that too"
     path = tmp_path / "a.png"
