@@ -75,10 +75,9 @@ def with_packages(
     for name, row in pool.kept(place).items():
         if name not in names:
             continue
-        if row.status != "not built":
-            rows[name] = replace(row, reason=row.reason or packages.SAID)
-        elif row.reason != rows[name].reason:
-            rows[name] = replace(rows[name], reason=f"{row.reason}; {packages.SAID}")
+        if row.status != "not built" or row.reason != rows[name].reason:
+            said = "; ".join(filter(None, (row.reason, packages.SAID)))
+            rows[name] = replace(row, reason=said)
     return rows.values()
 
 
