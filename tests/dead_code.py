@@ -25,6 +25,8 @@ CALLED_FROM_OUTSIDE = (
     "_repr_*_",
     # the table of lessons, by the name of each
     "*_lesson",
+    # the standard library, of a dataclass from which another inherits
+    "frozen",
     # typer, of its groups and of functions whose signature it reads
     "list_commands",
     "resolve_command",

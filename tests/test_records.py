@@ -164,6 +164,16 @@ def test_objects_behave_as_those_of_the_standard_library(name):
     assert seen[0] == seen[1]
 
 
+def test_a_class_below_by_either_decorator_is_frozen_too():
+    for dataclass in (records.dataclass, dataclasses.dataclass):
+        kind = dataclass(frozen=True)(type("Low", (OURS["Plain"],), {"__annotations__": {}}))
+        assert kind(3).first == 3
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            kind(3).first = 4
+        with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen"):
+            dataclass(type("Low", (OURS["Plain"],), {"__annotations__": {}}))
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_objects_pickle(name):
     positional, by_name = CALLS[name][0]

@@ -17,7 +17,6 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import ANSWERS
 from attnviz.core.tokens import mark_tokens, patch_tokens
-from attnviz.features.picture_text.beside import PictureSight, find_beside
 from attnviz.features.picture_text.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -26,6 +25,7 @@ from attnviz.features.picture_text.layouts import (
     image_token_of,
     place_by_probes,
 )
+from attnviz.features.picture_text.outside_sequence import PictureSight, find_outside_sequence
 from attnviz.features.picture_text.probe import PlacelessError, embeddings_of, find_cells
 from attnviz.features.vision.pictures import (
     CAPTIONER,
@@ -133,7 +133,7 @@ class PictureTextModel(Source):
         shapes = {sheet.name: " × ".join(map(str, sheet.cells.shape)) for sheet in sheets}
         patches = shapes.values() if len(shapes) == 1 else map(" ".join, shapes.items())
         if not sheets:  # whose patches they gather from is not shown
-            left = ("the picture's tokens are queries without a place in it: none is shown",)
+            left = ("the picture's tokens have no place in it, so no map lies over it",)
             reading = replace(reading, notes=(*reading.notes, *left))
         provenance = with_routes(self.provenance, [item.route for item in captures])
         settings = {**provenance.settings, "patches": "; ".join(patches)}
@@ -177,10 +177,10 @@ class PictureTextModel(Source):
                 sight = PictureSight(places, place_by_probes(replace(read, places=places), cells))
             except PlacelessError:
                 plain = partial(embed, plain=True)
-                beside = find_beside(self.model, made_of, plain, read, len(ids))
-                if beside is None:
+                outside = find_outside_sequence(self.model, made_of, plain, read, len(ids))
+                if outside is None:
                     raise
-                sight = beside
+                sight = outside
         if not len(sight.places) or sight.places[-1] + 1 == len(ids):
             raise ModelError(f"the prompt of '{self.name}' puts no text behind the pictures")
         return sight

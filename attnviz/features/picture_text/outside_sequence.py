@@ -1,4 +1,4 @@
-"""Pictures beside the sequence of a text: keys of cross-attention, and queries without a place.
+"""Pictures outside of a text's sequence: keys of cross-attention, and queries without a place.
 
 A text attends to a picture's patches by layers of their own (Mllama, Idefics), or to a number of
 queries that have gathered from all of them (Idefics 2, Aria). The keys of such a call are probed as
@@ -74,7 +74,7 @@ def states_of(model: Any, inputs: Mapping[str, Any], stream: str, queries: int =
 Making = Callable[[Sequence[Any]], Any]
 
 
-def find_beside(
+def find_outside_sequence(
     model: Any, made_of: Making, embed: Callable[[Any], Any], read: PicturesRead, length: int
 ) -> PictureSight | None:
     """How a text reads pictures whose parts have no position in its sequence; None: unknown.
