@@ -56,9 +56,9 @@ def pythons(session: nox.Session) -> None:
 
     Each has its own environment, which is kept; one that cannot be installed is skipped, with the
     reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing; `-- share`
-    deals the files of tests out to the further Pythons, and the lowest versions run all. They take
-    turns at the arithmetic of `processors`, which then needs no run of its own; without choice
-    every processor has its turn, at last in the active environment.
+    deals the files of tests out to them, others with each commit. They take turns at the arithmetic
+    of `processors`, which then needs no run of its own; without choice every processor has its
+    turn, at last in the active environment.
     """
     chosen, failed = set(session.posargs) - {"install", "share"}, list[str]()
     ready: dict[str, Path] = {}
@@ -77,10 +77,13 @@ def pythons(session: nox.Session) -> None:
         ready[name] = place
     if "install" in session.posargs:
         return
-    further = [name for name in ready if name != LOWEST] if "share" in session.posargs else []
-    files = sorted(map(str, Path("tests").rglob("test_*.py")))
-    parts = {name: files[at :: len(further)] for at, name in enumerate(further)}
-    runs = [(name, place, parts.get(name, [])) for name, place in ready.items()]
+    if "share" in session.posargs and len(ready) > 1:
+        files = sorted(map(str, Path("tests").rglob("test_*.py")))
+        first = _commits()
+        parts = [files[(first + at) % len(ready) :: len(ready)] for at in range(len(ready))]
+    else:
+        parts = [[] for _ in ready]
+    runs = [(*one, part) for one, part in zip(ready.items(), parts, strict=True)]
     if not chosen:
         runs += [_active(session)] * (len(PROCESSORS) - len(runs))
     _run_fast_tiers(session, runs, failed)
@@ -233,6 +236,13 @@ def _install_into(place: Path, name: str, program: str) -> str:
     return ""
 
 
+def _commits() -> int:
+    """How many commits there are: with each, every environment has other files of tests."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    counted = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return int(counted or 0)
+
+
 Run = tuple[str, Path, list[str]]
 """An environment's name and place, and the files of tests that it runs; none: all."""
 
@@ -249,10 +259,7 @@ def _run_fast_tiers(session: nox.Session, runs: list[Run], failed: list[str]) ->
     # everything once more.
     workers = min(4, max(1, (os.cpu_count() or 1) // max(1, len(runs))))
     running, turns = {}, itertools.cycle(PROCESSORS)
-    processor = next(turns)
-    for number, (name, place, files) in enumerate(runs):
-        if number and not (files and runs[number - 1][2]):  # who shares files shares a processor
-            processor = next(turns)
+    for (name, place, files), processor in zip(runs, turns, strict=False):
         process = _start_fast_tier(place, name, workers, files, PROCESSORS[processor])
         running[f"python {name}, as on a processor {processor}"] = process
     for title, process in running.items():
