@@ -6,7 +6,8 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -31,15 +32,18 @@ settings.load_profile("without the clock")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="every test, the slow ones too")
+    parser.addoption(
+        "--third", type=int, help="of slow tests with many cases only every third, from this one on"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the tests, hear Ctrl-C, and collect no garbage yet.
+    """Choose the tests, hear signals, and collect no garbage yet.
 
     What is imported and collected stays: to look through it for garbage costs seconds.
     """
     choose_tests(config)
-    hear_ctrl_c()
+    hear_signals()
     gc.disable()
 
 
@@ -65,18 +69,41 @@ def pytest_terminal_summary(
         )
 
 
-def hear_ctrl_c() -> None:
-    """Tests send it to themselves and to programs they start; `nohup` and `&` have it ignored."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def hear_signals() -> None:
+    """Tests send them to themselves and to programs; `nohup` and `&` have them ignored."""
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
+MANY = 8
+"""Cases of one slow test of which `--third` leaves some out."""
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is of the core is slow."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is of the core is slow; with --third some of it has its turn another time."""
     for item in items:
         if item.get_closest_marker("core"):
             item.add_marker("slow")
+    if (first := config.option.third) is not None:
+        left_out = {*without_turn(items, first)}
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def without_turn(items: Iterable[pytest.Item], first: int) -> Iterator[pytest.Item]:
+    """Two of three slow cases of each test that has many."""
+    cases = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("slow"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for own in cases.values():
+        if len(own) >= MANY:
+            yield from (item for at, item in enumerate(own) if (at - first) % 3)
 
 
 def pytest_collection_finish() -> None:

@@ -6,7 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from attnviz.core.registry import COMMANDS
-from tests.conftest import SHORT_RUN, choose_tests, hear_ctrl_c, pytest_terminal_summary
+from tests.conftest import (
+    MANY,
+    SHORT_RUN,
+    choose_tests,
+    hear_signals,
+    pytest_terminal_summary,
+    without_turn,
+)
 
 CONTRACTS = (
     "tests/cli/test_commands.py",
@@ -87,10 +94,27 @@ def test_slow_tests_are_left_out_and_a_line_says_so(asked, source, chosen):
     assert (option.markexpr, len(lines)) == (chosen, chosen == SHORT_RUN)
 
 
-def test_ctrl_c_is_heard_where_it_was_ignored():
-    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize(
+    ("number", "usual"),
+    [(signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)],
+)
+def test_signals_are_heard_where_they_were_ignored(number, usual):
+    kept = signal.signal(number, signal.SIG_IGN)
     try:
-        hear_ctrl_c()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        hear_signals()
+        assert signal.getsignal(number) is usual
     finally:
-        signal.signal(signal.SIGINT, kept)
+        signal.signal(number, kept)
+
+
+def test_every_case_has_its_turn_in_three_runs():
+    def item(name, marker="slow"):
+        has = lambda asked: asked == marker  # noqa: E731
+        return SimpleNamespace(nodeid=name, get_closest_marker=has)
+
+    many = [item(f"many[{at}]") for at in range(MANY + 1)]
+    others = [item("few[0]"), item("few[1]"), *(item(f"fast[{at}]", "") for at in range(MANY))]
+    runs = [[*without_turn([*others, *many], first)] for first in (7, 8, 9)]
+    assert {len(run) for run in runs} == {6}
+    assert all(sum(one in run for run in runs) == 2 for one in many)
+    assert not any(one in run for run in runs for one in others)
