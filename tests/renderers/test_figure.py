@@ -14,7 +14,7 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import UsageError
 from attnviz.features.grid.picture import grid
 from attnviz.renderers import PICTURE_SUFFIXES
-from attnviz.renderers.figures.figure import figure_bytes
+from attnviz.renderers.figures.figure import figure_bytes, overlap_area
 from attnviz.renderers.figures.heatmap import heatmap
 from tests.invoke import OWN, fresh
 from tests.samples import notes_of
@@ -148,3 +148,9 @@ def test_a_date_that_is_none_is_one_line(monkeypatch):
             drawn(heatmap, ".pdf")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     assert drawn(heatmap, ".pdf").startswith(MAGIC[".pdf"])
+
+
+def test_boxes_overlap_by_their_common_area():
+    boxes = [(1, 1, 4, 3), (0, 0, 9, 9), (-3, 0, 1, 1), (2, 0, 3, 2), (5, 5, 6, 6)]
+    assert [overlap_area((0, 0, 2, 2), box) for box in boxes] == [1, 4, 1, 0, 0]
+    assert [overlap_area(box, (0, 0, 2, 2)) for box in boxes] == [1, 4, 1, 0, 0]

@@ -78,6 +78,7 @@ def test_projections_attend_over_vectors_or_inputs(tmp_path):
         ({"weights": [[1.0]]}, "", "names no tokens: give a text, or store 'query_tokens'"),
         ({"weights": [[1.0]]}, "a b", "has weights for 1 query tokens, but there are 2: a b"),
         ({"weights": [1.0]}, "a", "'weights' in 'm.json' has 1 axes, not 2, 3 or 4"),
+        ({"weights": [[[[[1.0]]]]]}, "a", "'weights' in 'm.json' has 5 axes, not 2, 3 or 4"),
         ({"weights": [[3.0]]}, "a", "these are scores, not weights after a softmax"),
         (
             {"w_query": [[1.0]]},

@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
-from attnviz.features.ablate.parts import each_part, find_parts
+from attnviz.features.ablate.parts import each_part, find_parts, head_places
 from attnviz.features.experiments.pocket import PocketExperiment
 from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects
@@ -47,6 +47,12 @@ def text_of(*words: str) -> Attention:
         np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens), np.float32),
     )
     return Attention((item,), Provenance("own layer", "x"), text=text)
+
+
+def test_a_layer_stands_alone_or_before_its_heads():
+    assert head_places([], "encoder.2") == [("encoder", "2", None)]
+    assert head_places(["1, 0-3"], "2") == [(None, "2", "1"), (None, "2", "0-3")]
+    assert head_places(["encoder.2.0,1.3"], None) == [("encoder", None, "2.0"), (None, None, "1.3")]
 
 
 @pytest.mark.slow

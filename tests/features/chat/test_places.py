@@ -6,6 +6,7 @@ import pytest
 
 from attnviz.core.errors import InputError
 from attnviz.features.chat.places import names_of, read_prompt
+from attnviz.runs.inputs import chats_in
 from attnviz.storage.texts import holds_messages, read_conversations
 from tests.features.chat.models import TEMPLATES, rendering
 
@@ -137,3 +138,12 @@ def test_what_is_no_conversation_is_one_line(written, said):
 @pytest.mark.parametrize("text", ["hello", '{"text": "a"}', "[1, 2]", "{", "", '["a"]'])
 def test_other_texts_hold_no_messages(text):
     assert not holds_messages(text)
+
+
+def test_only_one_file_of_messages_is_a_chat(tmp_path):
+    chat = tmp_path / "chat.json"
+    chat.write_text(json.dumps([USER, ANSWER]))
+    (found,) = chats_in([str(chat)], None)
+    assert len(found.messages) == 2
+    assert chats_in([str(chat), "a text"], None) is None
+    assert chats_in(["a text.json"], None) is None

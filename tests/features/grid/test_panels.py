@@ -58,3 +58,8 @@ def test_panels_end_at_their_largest_value():
 def test_any_tokens_of_any_number_are_drawn(words):
     figure = panels(lenses(words, 1), title="x", subtitle="y")
     assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
+
+
+def test_a_page_of_one_panel_is_no_wider_than_it():
+    one, two = (panels(lenses()[:count], title="x").get_figwidth() for count in (1, 2))
+    assert one < 0.75 * two

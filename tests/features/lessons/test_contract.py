@@ -100,6 +100,10 @@ def test_the_page_holds_every_number_and_no_script(name, monkeypatch):
     page = lesson_page(lesson, "attnviz <script>")
     assert any(name in text.get_text() for text in figures[0].findobj(Text))
     assert any(axes.lines or axes.images for axes in figures[0].axes)
+    edges = [axes.get_position().extents for axes in figures[0].axes]
+    assert all(
+        0 < low < high < 1 for x, y, *ends in edges for low, high in ((x, ends[0]), (y, ends[1]))
+    )
     assert page.count("<tr>") == len(lesson.rows) + 1
     assert page.count("<td") == sum(map(len, lesson.rows))
     assert "<script" not in page

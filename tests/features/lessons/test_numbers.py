@@ -167,6 +167,9 @@ def test_running_sums_are_those_of_a_loop():
         assert highest == pytest.approx(max(scores[:end]))
         assert total == pytest.approx(sum(math.exp(score - highest) for score in scores[:end]))
         assert off < 1e-12
+    shares = lesson.panels[0].values
+    assert np.nansum(shares, axis=1) == pytest.approx([1, 1, 1])
+    assert np.isfinite(shares).sum(axis=1).tolist() == [4, 8, 10]
 
 
 def test_sinks_and_masks_take_their_share():

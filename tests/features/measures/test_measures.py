@@ -14,6 +14,7 @@ from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.sinks import sinks_of
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.measures import Role
 from attnviz.features.heads.probes import WORDS as WORDS_TO_REPEAT
 from attnviz.features.heads.probes import repeated_words
 from attnviz.features.measures.shares import repetition
@@ -415,3 +416,8 @@ def test_the_mass_of_rows_and_empty_ones_by_hand(second, top):
         assert (empty.unit, empty.low, empty.high, empty.top) == (
             "rows", "every row attends to something", "no row does", 2
         )  # fmt: skip
+
+
+def test_a_role_is_told_by_how_far_its_share_lies_above_uniform_attention():
+    assert [Role("self", share, 0.25).lift for share in (0.25, 0.625, 1.0)] == [0.0, 0.5, 1.0]
+    assert Role("self", 1.0, 1.0).lift == 0.0

@@ -637,3 +637,4 @@ def test_the_heads_of_a_layer_together_are_what_pocket_adds():
         for part in pocket.head_arithmetic(query, HeadAt("encoder", "1", 0)).parts
     }
     np.testing.assert_allclose(after["layer_input"], inputs, rtol=0, atol=1e-4)
+    assert not any(name.startswith("plain") for name in after), "nothing is turned by position"
