@@ -9,7 +9,7 @@ import pytest
 import attnviz
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
-from attnviz.features.contacts.fit import APART, fit_contacts, pair_features
+from attnviz.features.contacts.fit import APART, ContactModel, fit_contacts, pair_features
 from attnviz.features.heads.probes import WORDS
 from tests.invoke import attnviz as run
 
@@ -70,6 +70,18 @@ def test_the_average_product_is_that_of_a_slow_loop():
         for n, (i, j) in enumerate(pairs):
             expected = both[i, j] - both[i].sum() * both[:, j].sum() / both.sum()
             assert features[n, head] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_chance_is_the_logistic_of_the_weighted_heads():
+    attention, _ = planted(0)
+    features, _ = pair_features(attention)
+    weights, bias = np.array([5.0, -1.0, 0.0, 2.0, 1.0, 3.0]), -0.5
+    found = ContactModel(weights, bias, tuple("abcdef"), 2, 0.5).predict(attention).weights[0, 0]
+    pairs = [(i, j) for i in range(RESIDUES) for j in range(i + 1, RESIDUES)]
+    for (i, j), own in zip(pairs, features, strict=True):
+        score = sum(one * weight for one, weight in zip(own, weights, strict=True)) + bias
+        expected = 1 / (1 + np.exp(-score)) if j - i >= APART else 0
+        assert found[i + 1, j + 1] == pytest.approx(expected, abs=1e-6)
 
 
 def test_words_said_twice_are_found_by_their_head(tmp_path):
