@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnviz import heads
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.features.corpus import study as corpus
@@ -102,6 +103,16 @@ def test_a_bad_line_is_told_by_number(tmp_path):
     assert done.status == 1
     assert "line 2 of" in done.mistake
     assert not (tmp_path / "found.json").exists()
+
+
+def test_what_is_said_of_texts_stands_in_the_report(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("the cat sat\n狗在房子里\n", encoding="utf-8")
+    (note,) = attnviz("heads", "--input", path, "--layer", 0, "-f", "json").json()["notes"]
+    assert "lies outside what the pocket model was trained for" in note
+    for odd in ([], [3], 3):
+        with pytest.raises(UsageError, match="is no file and no list of files"):
+            heads(input=odd)
 
 
 def test_pairs_are_read_across(tmp_path):

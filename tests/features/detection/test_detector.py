@@ -195,7 +195,8 @@ def test_the_command_draws_the_surest_queries_with_their_boxes(tmp_path, coarse)
     assert (cross["stream"], cross["query_text"]) == ("cross", "objects")
     one = attnviz(*asked, "--token", "2", "--picture", tmp_path / "one.png", "-f", "json").json()
     assert [token["text"][:7] for token in one["maps"][0]["query_tokens"]] == ["query 2"]
-    assert attnviz(*asked, "--patch", "1,1", "--picture", tmp_path / "cell.png", "-q").status == 0
+    done = attnviz(*asked, "--patch", "1,1", "--picture", tmp_path / "cell.png", "-v")
+    assert (done.status, "1 picture in" in done.err) == (0, True)
     done = attnviz(*asked, "--token", "9")
     assert done.mistake == "query 9 does not exist: the model has 0 to 4"
 

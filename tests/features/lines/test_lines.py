@@ -34,6 +34,7 @@ def test_every_line_joins_its_query_to_its_key():
     assert ends == {(0, 0), (0, 1), (1, 1), (1, 2), (2, 0)}
     with pytest.raises(ValueError, match="9 heads"):
         lines(map_of(shares(1, MOST_HEADS + 1, 3, 3)), title="t")
+    assert lines(map_of(shares(1, MOST_HEADS, 3, 3)), title="t")
 
 
 def test_the_rule_says_how_much_is_drawn():

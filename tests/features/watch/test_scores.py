@@ -90,3 +90,12 @@ def test_where_scores_are_hidden_one_line_says_so(way):
     result = seen.attention()
     hidden = [note for note in result.provenance.notes if "not known of 0:" in note]
     assert (len(hidden), len(result.scores)) == ((1, 0) if way.startswith("flex") else (0, HEADS))
+
+
+@pytest.mark.parametrize(("ahead", "stream"), [(0, "causal"), (1, "self")])
+def test_who_sees_one_key_ahead_is_not_causal(ahead, stream):
+    module = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    x, hidden = torch.randn(1, 4, 4), torch.ones(4, 4, dtype=torch.bool).triu(ahead + 1)
+    with torch.no_grad(), watch(module) as seen:
+        module(x, x, x, attn_mask=hidden)
+    assert [item.stream for item in seen.attention().maps] == [stream]
