@@ -49,7 +49,6 @@ ENDLESS = "9" * 5000
 """More digits than Python turns into a number."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

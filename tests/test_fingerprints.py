@@ -162,7 +162,6 @@ def test_layers_that_were_put_in_are_all_read(load):
     np.testing.assert_allclose(normed.weights, truth(model, tokenizer, lens="norm").weights)
 
 
-@pytest.mark.slow
 def test_layers_of_ones_own_are_kept(load):
     class Doubled(torch.nn.Module):
         def __init__(self, inside):
@@ -218,7 +217,6 @@ def saved_again(folder):
     model.save_pretrained(folder)
 
 
-@pytest.mark.slow
 def test_a_checkpoint_saved_anew_is_read_anew(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     before = attend(TEXT, model=folder)
@@ -359,7 +357,6 @@ def test_one_thread_keeps_native_code_off_stdout():
         pool.submit(imports._NATIVE.release).result()
 
 
-@pytest.mark.slow
 def test_threads_share_a_model_loaded_by_name(folders):
     attnviz.unload()
     asks = [

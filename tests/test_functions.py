@@ -301,7 +301,6 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
     return model, AutoTokenizer.from_pretrained(folder), folder
 
 
-@pytest.mark.slow
 def test_a_model_in_memory_is_left_as_it_was(loaded):
     model, tokenizer, folder = loaded
     model.train()

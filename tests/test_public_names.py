@@ -29,7 +29,6 @@ def test_every_public_name_resolves_and_is_listed():
         attnviz.atend  # noqa: B018
 
 
-@pytest.mark.slow
 def test_importing_the_package_costs_nothing():
     code = (
         "import sys, attnviz; print({'numpy', 'rich', 'typer', 'torch'} & set(sys.modules));"

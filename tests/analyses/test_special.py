@@ -67,7 +67,6 @@ def test_renormalising_by_hand():
                       "renormalise")  # fmt: skip
 
 
-@pytest.mark.slow
 @checked
 @given(maps("self"))
 def test_what_was_held_is_left_out_or_made_up_for(item):

@@ -61,7 +61,6 @@ def test_pieces_are_joined_and_special_tokens_stay():
     assert merged.query_tokens == tokens
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["a", "bc", " ", " d", "  "]), min_size=1, max_size=12),
     st.integers(0, 2**32 - 1),

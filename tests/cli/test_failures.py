@@ -50,7 +50,6 @@ def test_what_one_text_of_many_lacks_fails_that_text_alone(options, said):
     assert attnviz("self", "A dog", *line[2:]).status == 2
 
 
-@pytest.mark.slow
 def test_a_pair_that_cannot_be_aligned_is_rejected(pairs, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     done = attnviz("align", pairs, "--on-error", rejects)
@@ -66,7 +65,6 @@ def test_a_pair_that_cannot_be_aligned_is_rejected(pairs, tmp_path):
     }
 
 
-@pytest.mark.slow
 def test_align_stops_at_the_first_failure_where_asked(pairs, tmp_path):
     links = tmp_path / "links.txt"
     done = attnviz("align", pairs, "--on-error", "stop", "-o", links)

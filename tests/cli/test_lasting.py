@@ -283,7 +283,6 @@ def test_a_damaged_newer_or_cut_journal_is_named(tmp_path):
         PartialFile(tmp_path / "a.txt", 3)
 
 
-@pytest.mark.slow
 def test_a_damaged_journal_is_one_line(tmp_path):
     texts, path, other = (tmp_path / name for name in ("t.txt", "a.jsonl", "r.jsonl"))
     texts.write_text("a b\nc d\n")
@@ -298,7 +297,6 @@ def test_a_damaged_journal_is_one_line(tmp_path):
     assert {one.name for one in tmp_path.iterdir()} == {*("t.txt", "r.jsonl", ".a.jsonl.journal")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--shard-size", "2")])
 @pytest.mark.parametrize("records", [0, 1, 3, 2, 10**15])
 def test_a_run_touches_only_what_it_names(more, records, tmp_path):

@@ -51,7 +51,6 @@ def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
     assert path.read_bytes().startswith(start)
 
 
-@pytest.mark.slow
 def test_a_saved_map_is_drawn_as_links_too(tmp_path):
     saved, path = tmp_path / "map.npz", tmp_path / "links.svg"
     assert attnviz("self", TEXT, *OWN, "-f", "none", "-o", str(saved)).status == 0

@@ -10,7 +10,6 @@ from attnviz.core.registry import COMMANDS
 from tests.invoke import OWN, attnviz
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -265,7 +265,6 @@ def test_a_picture_lies_under_its_patches():
     assert patches["queries"]["rows"] == 2
 
 
-@pytest.mark.slow
 def test_image_writes_a_page_with_its_picture(tmp_path):
     folder = VISION_BUILDERS["vit"](tmp_path)
     shapes = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"

@@ -89,7 +89,6 @@ def test_what_holds_no_map_is_told_in_one_line(data, message):
     assert message in done.mistake
 
 
-@pytest.mark.slow
 def test_a_table_says_how_to_see_more_rows(tmp_path):
     words, path = [f"w{number}" for number in range(600)], tmp_path / "a.json"
     one = {"stream": "cross", "query_tokens": words, "key_tokens": ["x"]}

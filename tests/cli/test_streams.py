@@ -100,7 +100,6 @@ def test_a_terminal_has_the_colours_that_it_names(system, colors, monkeypatch):
     assert (display.colors, display.width) == (colors, 70)
 
 
-@pytest.mark.slow
 def test_no_color_wins_over_force_color(monkeypatch):
     plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
     # Bold and dim are no colours; what a pipe gets has neither.
@@ -123,7 +122,6 @@ def test_colour_is_for_terminals_or_forced(monkeypatch):
     assert 30 < max(map(cell_len, attnviz("self", SENTENCE, *OWN).lines)) <= 50
 
 
-@pytest.mark.slow
 def test_what_a_terminal_gets_or_waits_for():
     done = on_terminal("self", "a b", *OWN, "-f", "npz")
     assert (done.status, done.out) == (2, b"")

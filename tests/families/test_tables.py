@@ -34,7 +34,6 @@ def test_counts_are_those_of_the_lines():
     assert found[0] == tables.counts(tables.documented().values()), WRITE
 
 
-@pytest.mark.slow
 def test_what_a_type_reads_is_found_without_a_list():
     kinds = {
         name: find_type(name).kind for name in ("llama", "t5", "vit", "llava", "whisper", "vits")

@@ -39,7 +39,6 @@ def read(model, text=TEXT, **wanted):
     return attend(replace(model, region=Region(**wanted)), text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "llama", "t5"])
 def test_a_pooled_map_is_the_whole_one_in_blocks(kind, loaded):
     model = loaded(kind)

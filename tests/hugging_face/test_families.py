@@ -157,7 +157,6 @@ def test_what_is_not_weights_is_refused(name):
         capture(model, inputs_of(name), sides)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODER_APART)
 def test_an_encoder_in_windows_is_refused_alone(name):
     assert EVERY[name].kind == "apart"

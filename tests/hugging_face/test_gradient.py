@@ -133,7 +133,6 @@ def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
     np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "llama", "gemma2"])
 def test_gradients_are_output_slopes_times_values(name, folders, explaining):
     model = exact_model(explaining(name))
@@ -174,7 +173,6 @@ def test_classes_and_labels_are_explained(explaining):
         gradients(model, TEXT, "student")
 
 
-@pytest.mark.slow
 def test_a_masked_word_is_explained(explaining):
     model = explaining("BertForMaskedLM")
     masked = "The professor published the [MASK] paper"
@@ -258,7 +256,6 @@ def test_lenses_that_do_not_apply_are_left_out(folders, folder_of):
     assert "maximum-flow problems of" in left_out[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lens", "part"),
     [("gradient", ("--rows", "0-2")), ("norm", ("--window", "0-2")), ("norm", ("--max-size", "4"))],

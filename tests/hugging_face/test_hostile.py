@@ -147,7 +147,6 @@ def test_a_wrong_entry_is_one_line(family, file, name, value, what, broken, phot
     refused(ask(family, broken(family, file, {name: value}), photo), what)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS])
 @pytest.mark.parametrize("text", ["", "[]", "3", DEEP, "\udc80"])
 def test_a_file_of_something_else_is_one_line(file, text, broken, photo):
@@ -228,7 +227,6 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.slow
 @given(steps=STEPS, text=st.text("abc", min_size=1, max_size=6))
 def test_no_text_grows_by_more_than_the_bound(steps, text):
     documents: list[Any] = []

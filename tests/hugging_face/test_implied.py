@@ -323,7 +323,6 @@ def test_matrices_are_loops_and_make_the_output(name, monkeypatch):
         assert np.abs(made - output).max() <= 1e-5 * max(1, np.abs(output).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "rwkv"])
 def test_a_mean_over_channels(name):
     model = make(name)
@@ -395,7 +394,6 @@ def test_reading_leaves_all_as_it_was_and_refuses(monkeypatch):
     assert all(f"loop_{mixer.function}" in globals() for mixer in implied.MIXERS)
 
 
-@pytest.mark.slow
 def test_other_precisions_are_read_too():
     for name, dtype, off in (
         ("mamba", torch.bfloat16, 0.1),
@@ -427,7 +425,6 @@ def folder(tmp_path_factory):
     return made
 
 
-@pytest.mark.slow
 def test_a_hybrid_shows_attention_and_what_is_implied(folder, tmp_path):
     saved, page = tmp_path / "map.npz", tmp_path / "page.html"
     done = attnviz("self", "The red car", "-m", folder, "-o", saved, "--html", page, "-f", "json")

@@ -143,7 +143,6 @@ def test_a_model_in_memory_reads_its_text(name):
         attnviz.explain("The red car", model=model, tokenizer=tokenizer)
 
 
-@pytest.mark.slow
 def test_a_given_target_is_shifted_and_kept(loaded):
     for kind, start in (("t5", "<pad>"), ("bart", "</s>"), ("marian", "<pad>")):
         found = cross(loaded(kind), "The car", "La voiture").main.query_tokens

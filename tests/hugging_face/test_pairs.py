@@ -79,7 +79,6 @@ def test_token_types_are_handed_on():
     assert read.inputs["token_type_ids"] == [0] * first + [1] * (len(read.ids) - first)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", MARKS)
 def test_weights_of_a_pair_are_those_of_transformers(kind, pair_folder):
     folder = pair_folder(kind)

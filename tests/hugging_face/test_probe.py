@@ -146,7 +146,6 @@ SEEN[..., 0] = True
 BIAS = torch.randn(1, 4, 21, 21, generator=torch.Generator().manual_seed(2))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(
     ("mask", "options"),

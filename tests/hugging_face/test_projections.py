@@ -32,7 +32,6 @@ def softmax(scores, stream):
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama", "bart"])
 def test_scaled_products_give_the_weights(kind, loaded):
     attention = attend(replace(loaded(kind), region=KEEP), TEXT)

@@ -59,7 +59,6 @@ def test_a_class_and_its_chance_are_transformers(family, with_head):
     assert f"decides {CLASSES[best]}" in describe_run(found, found.main)
 
 
-@pytest.mark.slow
 def test_labels_stand_on_both_axes(with_head):
     folder = with_head("BertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "B-LOC"})
     text = "the professor walked supervised students isn't red car"
@@ -76,7 +75,6 @@ def test_labels_stand_on_both_axes(with_head):
     assert any(token.text.startswith("##") for token in item.query_tokens)
 
 
-@pytest.mark.slow
 def test_a_regression_and_a_caption(with_head):
     folder = with_head("BertForSequenceClassification", id2label={0: "LABEL_0"})
     found = attend(load_model(str(folder), device="cpu"), TEXT)

@@ -158,7 +158,6 @@ def test_batch_size_and_room_are_heeded(loaded, passes, monkeypatch):
     assert max(passes) < 20
 
 
-@pytest.mark.slow
 def test_a_text_that_fails_harms_no_other(loaded):
     model = loaded("bert")
     texts = alone(*LINES[:2], "paper " * 50, *LINES[2:], "\ud800")
@@ -187,7 +186,6 @@ def test_parts_and_blocks_are_read_one_by_one(loaded, passes):
     assert passes == []
 
 
-@pytest.mark.slow
 def test_attention_by_hand_of_each_text(loaded, monkeypatch, passes):
     model = loaded("bert")
     monkeypatch.setattr(
@@ -248,7 +246,6 @@ def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
         next(found)
 
 
-@pytest.mark.slow
 def test_a_proven_batch_that_fails(loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
@@ -259,7 +256,6 @@ def test_a_proven_batch_that_fails(loaded, monkeypatch):
     check(model, texts, model.attend(texts, batch_size=2))
 
 
-@pytest.mark.slow
 def test_layers_without_attention_text_by_text(loaded):
     said = []
     with notices_to(said.append):

@@ -185,14 +185,12 @@ def test_odd_pieces_have_places():
     assert fold_text("É ﬁ") == ("efi", [0, 2, 2, 3])
 
 
-@pytest.mark.slow
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=8))
 def test_pieces_of_a_text_are_placed_where_they_were_cut(pieces):
     text = "".join(pieces)
     assert placed(pieces, text) == pieces
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=8),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),

@@ -136,7 +136,6 @@ def test_windows_and_too_much_are_refused(ask, loaded, monkeypatch):
         ask(model, TEXT)
 
 
-@pytest.mark.slow
 @pytest.mark.minilm
 def test_special_tokens_are_looked_at_more(minilm):
     from attnviz.features.lenses.norm import norm

@@ -2,7 +2,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 import torch
 
 from attnviz.mechanisms.arrays import namespace, transpose
@@ -17,7 +16,6 @@ print("numpy" in sys.modules, "torch" in sys.modules, "array_api_compat" in sys.
 """
 
 
-@pytest.mark.slow
 def test_attention_of_numpy_arrays_never_loads_torch():
     ran = subprocess.run([sys.executable, "-c", ATTEND], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["True", "False", "False"]

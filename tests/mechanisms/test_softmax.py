@@ -22,7 +22,6 @@ def test_it_is_torchs_softmax_or_zero():
     np.testing.assert_array_equal(scores.grad.numpy(), 0)
 
 
-@pytest.mark.slow
 @checked
 @given(matrix(3, 4), st.lists(st.booleans(), min_size=4, max_size=4))
 def test_hiding_keys_is_leaving_them_out(scores, seen):

@@ -77,7 +77,6 @@ def test_the_alignment_head_and_three_streams(pocket):
     ]
 
 
-@pytest.mark.slow
 def test_the_alignment_head_aligns_more_pairs(pocket):
     for source, target, expected in (
         ("I saw a black cat.", "J'ai vu un chat noir.", {"chat": "cat", "noir": "black"}),

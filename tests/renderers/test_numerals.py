@@ -27,7 +27,6 @@ def test_short_numbers(weight, two, one):
     assert (two_digits(weight), one_digit(weight)) == (two, one)
 
 
-@pytest.mark.slow
 @given(st.floats(-1, 1))
 def test_short_numbers_are_short_and_true(weight):
     two, one = two_digits(weight), one_digit(weight)

@@ -130,7 +130,6 @@ def test_shortened_text_fits_its_cells(text, width):
     assert len(cut) <= width * 8 + 1
 
 
-@pytest.mark.slow
 @given(ANY_TEXT)
 def test_text_that_fits_is_not_touched(text):
     shown = printable(text)

@@ -56,7 +56,6 @@ def test_vectors_of_words_are_pinned():
 PINNED = [0.12077304608419365, -0.03285986335100705, 1.3041577431135576, -0.4979528790143269]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF)
 def test_a_run_repeats_and_seeds_differ(name):
     # Without scaling, large vectors look at nothing but themselves, whatever the seed: take small.
@@ -115,7 +114,6 @@ def test_linear_and_halves():
         over_itself(co("co-parallel"), SOURCE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF)
 @pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-5), ("bfloat16", 0.06)])
 def test_other_precisions_agree_with_float32(name, dtype, close):

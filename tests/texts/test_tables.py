@@ -49,7 +49,6 @@ def test_what_the_csv_module_writes_is_read_back(pairs, mark):
     assert [(text.text, text.target) for text in found if isinstance(text, Text)] == pairs
 
 
-@pytest.mark.slow
 @given(st.lists(CELLS.filter(lambda cell: not set("\t\n") & set(cell)), min_size=1, max_size=5))
 def test_tsv_is_parted_at_tabs_and_keeps_its_quotes(cells):
     raw = "id\ttext\r\n" + "".join(f"k{place}\t{cell}\r\n" for place, cell in enumerate(cells))
@@ -204,7 +203,6 @@ def test_a_first_line_of_any_length_is_a_short_message():
     assert " and 93 more" in str(raised.value)
 
 
-@pytest.mark.slow
 def test_a_field_of_many_megabytes_is_read_whole():
     long = "ab " * 5_000_000
     assert texts(read(f'text\n"{long}"\nnext\n')) == [long, "next"]

@@ -1,6 +1,5 @@
 """Records come in windows, and every text gets its own result in order."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +24,6 @@ def test_windows_are_full_but_for_the_last():
     assert [len(window) for window in found] == [3, 2, 1]
 
 
-@pytest.mark.slow
 @given(LENGTHS, st.integers(20, 300), st.none() | st.integers(1, 9), st.booleans())
 def test_each_record_is_in_one_batch(lengths, tokens, most, even):
     plan = list(

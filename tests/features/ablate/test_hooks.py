@@ -121,7 +121,6 @@ def test_a_mean_is_over_the_text_without_its_padding(name, stream, side):
     assert not torch.allclose(found[kept], logits(model, mask)[kept], atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["zero", "mean"])
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_a_model_trains_with_heads_off(name, by):
@@ -188,7 +187,6 @@ def test_what_is_written_is_written_with_heads_off(name, cached):
     assert torch.equal(write(), plain)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "stream"), [("gpt2", ""), ("bart", "decoder"), ("bart", "cross")])
 def test_a_mean_needs_every_position_in_the_pass(name, stream):
     model = make(name)

@@ -79,7 +79,6 @@ def test_misspelt_values_are_usage_errors(capfd):
     assert "Did you mean 'output'" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "printed"), [("pharaoh", b"\n\n"), ("json", None)])
 def test_where_no_pair_could_be_aligned_the_old_file_stays(tmp_path, name, printed):
     pairs, links = tmp_path / "pairs.tsv", tmp_path / "links.txt"

@@ -128,7 +128,6 @@ def test_lines_of_links_are_written_and_read():
     assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})
 
 
-@pytest.mark.slow
 @given(LINKS)
 def test_lines_are_read_as_they_were_written(links):
     assert read_pharaoh(pharaoh(links)) == links

@@ -13,7 +13,6 @@ from attnviz.renderers import Display
 from tests.renderers.corpus import corpus
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("show", SHOWS)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_table_has_a_line_a_head_and_fits(show, width):

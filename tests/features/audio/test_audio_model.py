@@ -112,7 +112,6 @@ def test_a_recording_over_itself_is_transformers(kind, speech):
     assert found.main.query_tokens == found.main.key_tokens
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whisper", "wav2vec2"])
 def test_reading_changes_no_bit_of_an_answer(kind, speech):
     loaded, outputs = speech(kind), []
@@ -126,7 +125,6 @@ def test_reading_changes_no_bit_of_an_answer(kind, speech):
     assert all(torch.equal(output.last_hidden_state, plain) for output in outputs)
 
 
-@pytest.mark.slow
 def test_frames_are_named_by_the_second_at_which_they_begin(speech):
     for kind, step, count in (("whisper", 0.02, 75), ("wav2vec2", 0.02, 74),
                               ("moonshine", 0.024, 61), ("speech_to_text", 0.04, 37)):  # fmt: skip

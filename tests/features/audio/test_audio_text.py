@@ -167,7 +167,6 @@ def test_a_tokenizer_of_mistral_common_names_its_package(voxtral, tmp_path, monk
         load_audio_text_model(str(tmp_path), device="cpu")
 
 
-@pytest.mark.slow
 def test_other_speech_models_are_told_apart(voxtral, sound, tmp_path):
     whisper = SPEECH_BUILDERS["whisper"](tmp_path / "whisper")
     assert reads_sound_and_text(str(voxtral))

@@ -184,7 +184,6 @@ def test_mistakes_are_told_before_anything_loads(arguments, said):
     assert said in attnviz("audio", VOWELS, *arguments).mistake
 
 
-@pytest.mark.slow
 def test_mistakes_that_only_the_model_can_tell(whisper, ast, tmp_path):
     for model, more, said in (
         (

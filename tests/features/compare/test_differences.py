@@ -68,7 +68,6 @@ def test_a_key_that_one_side_lacks_or_calls_otherwise():
     assert [token.text for token in found.key_tokens] == ["a", "−b", "c"]
 
 
-@pytest.mark.slow
 @checked
 @given(words, words, st.integers(0, 99))
 def test_exchanging_sides_changes_only_signs(first, second, seed):
@@ -167,7 +166,6 @@ def test_tokens_are_paired_by_their_numbers():
     assert [token.text for token in found.key_tokens] == ["−The", "+the", "+red", "car"]
 
 
-@pytest.mark.slow
 def test_a_model_without_case_sees_no_difference(tmp_path):
     folder = BUILDERS["bert"](tmp_path)
     texts = "The professor published the red paper", "the red Professor published the red paper"

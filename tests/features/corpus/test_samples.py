@@ -98,7 +98,6 @@ def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order):
     assert np.array_equal(one.counts, other.counts)
 
 
-@pytest.mark.slow
 def test_words_are_counted_at_ends_of_strongest_links(atlas):
     for head, side in product(range(4), range(2)):
         found = dict(zip((*atlas.words, "others"), atlas.ends[head, side].tolist(), strict=True))

@@ -43,7 +43,6 @@ def test_outcomes_come_in_the_order_of_the_shards(tmp_path):
         assert list(engine.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
 
 
-@pytest.mark.slow
 def test_shards_are_read_as_they_are_needed():
     read = 0
 
@@ -62,7 +61,6 @@ def test_shards_are_read_as_they_are_needed():
     assert read < 20 + AHEAD * 2
 
 
-@pytest.mark.slow
 def test_workers_keep_their_work_and_end_with_it():
     with Processes(2) as engine:
         outcomes = engine.map(Remembering(), range(1000))
@@ -145,7 +143,6 @@ def test_every_error_survives_the_way_from_a_worker():
             assert (type(again), str(again), again.status) == (kind, "what was wrong", kind.status)
 
 
-@pytest.mark.slow
 def test_errors_of_the_iterable_come_in_their_place():
     def shards() -> Iterator[int]:
         yield from range(3)
@@ -157,7 +154,6 @@ def test_errors_of_the_iterable_come_in_their_place():
         next(outcomes)
 
 
-@pytest.mark.slow
 def test_workers_share_the_cores_and_keep_off_stdout(monkeypatch, capfd):
     monkeypatch.setattr("attnviz.features.engines.processes.cores", lambda: 6)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -132,7 +132,6 @@ def test_numbers_have_no_probability_and_tags_one_each(tmp_path):
     np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_without_kernels_nothing_is_measured_and_said(tmp_path):
     config = transformers.BloomConfig(vocab_size=340, hidden_size=32, n_layer=2, n_head=4)
     made = save(tmp_path, "BloomForCausalLM", byte_pieces(), config)

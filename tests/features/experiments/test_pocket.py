@@ -108,7 +108,6 @@ def test_a_link_cut_is_a_score_of_minus_infinity(
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
 
 
-@pytest.mark.slow
 def test_a_token_that_is_hidden_is_seen_by_none_but_itself(pocket, monkeypatch):
     experiment = open_experiment(pocket, PAIR)
     tokens = Intervention(tokens=(TokenAt("source", 1), TokenAt("target", 2)))

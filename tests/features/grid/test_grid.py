@@ -39,7 +39,6 @@ def test_every_weight_of_every_head_is_in_the_one_image(shape):
     assert np.array_equal(np.repeat(np.repeat(weights, tall, 2), wide, 3), cut)
 
 
-@pytest.mark.slow
 def test_long_paths_keep_their_numbers_and_ends():
     path = "up_blocks.1.attentions.{}.transformer_blocks.0.attn2#3"
     names = (path.format(0), path.format(1), "decoder.layers.0.self_attn")

@@ -69,7 +69,6 @@ def test_a_file_without_one_good_line_or_sentence_fails(tmp_path):
     assert (done.status, "holds no sentence" in done.err) == (1, True)
 
 
-@pytest.mark.slow
 def test_the_overview_is_drawn_beside_the_table(previous, tmp_path):
     picture = tmp_path / "heads.svg"
     done = heads("--weights", previous, "--picture", picture, "--role", "self")

@@ -43,7 +43,6 @@ def test_nothing_leaves_the_page(layers, heads):
         assert box.y0 >= 0
 
 
-@pytest.mark.slow
 def test_tiles_do_not_touch():
     boxes = [image.get_extent() for image in head_overview(report(*rows(30, 30))).axes[0].images]
     for place, (left, right, bottom, top) in enumerate(boxes):

@@ -87,7 +87,6 @@ def test_a_lens_looks_through_all_heads(folder):
     assert done.json()["provenance"]["settings"]["patches"] == "6 × 8"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("patch", [None, "2,1"])
 def test_flow_is_solved_for_the_query_that_looks_alone(patch, folder):
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "-f", "json")
@@ -119,7 +118,6 @@ def test_the_gradient_lens_explains_a_class(folder, tmp_path):
     assert "attribution of dog" in attnviz(*asked, "--target", "dog").text
 
 
-@pytest.mark.slow
 def test_norms_are_shares_of_all_heads_together_or_of_one(folder, tmp_path):
     asked = ("image", SHAPES, "--model", folder, "--lens", "norm")
     done = attnviz(
@@ -133,7 +131,6 @@ def test_norms_are_shares_of_all_heads_together_or_of_one(folder, tmp_path):
     assert "layer 1, its heads summed" in attnviz(*asked).text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lens", ["rollout", "flow", "gradient", "norm"])
 def test_windows_are_seen_raw_only(lens, swin):
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
@@ -172,7 +169,6 @@ def test_windows_are_drawn_with_their_coarser_patches(swin, tmp_path):
     assert drawn.stat().st_size > 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -34,7 +34,6 @@ def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert message in err
 
 
-@pytest.mark.slow
 def test_a_picture_is_written_beside_the_table(tmp_path, capfd):
     path = tmp_path / "a.svg"  # of the other suffixes tests/renderers has all pictures
     assert run(["lesson", "positions", "--size", "8", "--length", "9", "--picture", str(path)]) == 0

@@ -29,7 +29,6 @@ from attnviz.features.lessons.trained import (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_wave_lengths_are_those_of_the_paper(size):
     expected = [2 * math.pi * 10000 ** (2 * pair / size) for pair in range((size + 1) // 2)]
@@ -264,7 +263,6 @@ SHAPES = {
 
 
 @pytest.mark.models
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_cache_holds_what_transformers_keeps(name, tmp_path):
     import torch
@@ -312,7 +310,6 @@ def test_a_configuration_without_a_cache_is_refused(settings, says, tmp_path):
         cache_lesson(config=config(tmp_path, **settings))
 
 
-@pytest.mark.slow
 def test_a_latent_beats_groups_of_its_size():
     lesson = groups_lesson()
     by_size = {(row[0] == "latent", row[2]): row[-1] for row in lesson.rows}

@@ -102,7 +102,6 @@ def test_labels_never_touch(count):
         assert len(boxes) == 2 * count
 
 
-@pytest.mark.slow
 def test_negative_lines_and_sides_of_other_lengths():
     weights = np.array([[[0.5, -0.4]], [[-0.3, 0.2]]], np.float32)[None]
     item = map_of(weights, tokens(1), tokens(2), values="signed")

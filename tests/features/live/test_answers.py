@@ -217,7 +217,6 @@ def test_what_the_maps_cannot_show_is_said():
     assert note.startswith("the maps are of the model as it is:")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off", "said"),
     [
@@ -247,7 +246,6 @@ class GivenUpError(BaseException):
     """Nobody waits."""
 
 
-@pytest.mark.slow
 def test_work_that_nobody_waits_for_ends_between_layers():
     turns = 0
 
@@ -361,7 +359,6 @@ def test_a_picture_is_answered_with_its_patches(answers_of, kind):
     assert len(answers.ablate(asked)["streams"][0]["values"]) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize(
     ("picture", "said"),

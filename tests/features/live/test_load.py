@@ -172,7 +172,6 @@ def test_half_a_head_is_hung_up_on_in_time():
     made.loop.call_later.return_value.cancel.assert_called_once()
 
 
-@pytest.mark.slow
 def test_connections_are_bounded_in_number():
     from attnviz.features.live.serving import MOST_CONNECTIONS
 

@@ -116,7 +116,6 @@ def test_pylate_projections_prefixes_and_skipped_words_are_read(tmp_path):
     assert [token.text for token in rows] == ["[CLS]", "un", "the", "red", "car", "[SEP]"]
 
 
-@pytest.mark.slow
 def test_mask_tokens_attend_where_the_checkpoint_says_so(late, tmp_path):
     other = colbert(tmp_path / "attends", attend_to_mask_tokens=True)
     one, two = (package.match(QUERY, DOCUMENT, model=str(name)).value for name in (late, other))

@@ -82,7 +82,6 @@ def test_rows_are_written_in_groups_of_bounded_size(monkeypatch):
         reader.at(9)
 
 
-@pytest.mark.slow
 @checked
 @given(st.data())
 def test_a_cut_or_foreign_file_is_an_input_error(data):

@@ -380,7 +380,6 @@ def test_what_a_family_does_not_read_is_refused(loaded, folder_of):
         load_picture_text_model(str(folder_of("bert")), device="cpu")
 
 
-@pytest.mark.slow
 def test_second_pictures_and_videos_are_refused(loaded):
     assert set(ONE_PICTURE) == {
         name.replace("blip_2", "blip-2")
@@ -396,7 +395,6 @@ def test_second_pictures_and_videos_are_refused(loaded):
         look(source, picture(), TEXT, more=(picture(),), frames=True)
 
 
-@pytest.mark.slow
 def test_queries_before_two_models_are_refused(tmp_path):
     t5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1,
           "num_heads": 4, "vocab_size": 400, "decoder_start_token_id": 1}  # fmt: skip

@@ -130,7 +130,6 @@ def test_pooling_by_attention_has_places_and_attention_of_tokens_to_each_other_g
     assert part(four).eq(1).all()
 
 
-@pytest.mark.slow
 def test_edges_of_a_trained_qwen_count_pixels_of_the_whole_picture(tmp_path):
     folder = qwen3_vl(tmp_path / "qwen")
     file = folder / "processor_config.json"

@@ -56,7 +56,6 @@ def test_its_numbers_are_those_of_transformers(model, theirs, text):
 
 
 @pytest.mark.models
-@pytest.mark.slow
 def test_it_writes_what_transformers_writes(model, theirs):
     import torch
 
@@ -174,7 +173,6 @@ def test_kept_queries_and_the_mask_of_a_head(model):
     np.testing.assert_array_equal(mask, np.tril(np.ones(mask.shape, dtype=bool)))
 
 
-@pytest.mark.slow
 @pytest.mark.models
 def test_heads_of_a_layer_sum_to_what_transformers_adds(model, theirs):
     import torch

@@ -51,7 +51,6 @@ def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert message in err
 
 
-@pytest.mark.slow
 def test_files_and_stdout_come_from_one_run(tmp_path, capfd):
     data, picture = tmp_path / "a.npz", tmp_path / "a.png"
     assert run(["steps", "--causal", "-o", str(data), "--picture", str(picture), "--diagram"]) == 0

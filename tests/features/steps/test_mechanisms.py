@@ -54,7 +54,6 @@ def test_the_weights_are_those_of_the_own_layer(name):
     np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SOLO if "cross" in MECHANISMS[name].commands])
 def test_of_two_sentences_the_second_attends_to_the_first(name):
     options = own(name, size=8)
@@ -460,7 +459,6 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path):
     assert "as given" not in each["formulas"].splitlines()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -235,7 +235,6 @@ def test_windows_are_put_back_as_a_slow_loop_does(vision_folder, shown):
     np.testing.assert_allclose(found.maps[1].weights[1, :, 0], np.mean(rows, axis=0), atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "siglip", "clip"])
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60), (97, 41)])
 def test_what_is_said_to_be_seen_is_what_the_model_gets(kind, shape, shown):
@@ -344,7 +343,6 @@ def test_what_is_no_size_is_refused(text):
         parse_size(text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

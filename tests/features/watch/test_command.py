@@ -82,7 +82,6 @@ def test_a_script_finds_what_python_gives_it(name, behind):
         assert watched(done) == by_python(name, *behind, stdin=b"given")
 
 
-@pytest.mark.slow
 def test_a_module_finds_what_python_gives_it():
     script(PROBE, "watched_package/__main__.py")
     script(PROBE, "watched_module.py")

@@ -340,7 +340,6 @@ def test_what_no_call_has_or_cannot_be_read_is_named():
         seen.attention()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [AllHeads, FusedCross, Sinks])
 def test_long_inputs_are_pooled_with_exact_links_beside(kind):
     model, x = kind().eval(), tokens(22)
