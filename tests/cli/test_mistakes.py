@@ -221,7 +221,6 @@ models    | --check m             | pocket
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", EXCLUSIVE.strip().splitlines())
 def test_a_conflict_names_both_options(row, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
