@@ -423,3 +423,13 @@ def test_screens_are_as_reviewed():
 
 if __name__ == "__main__":
     REVIEWED.write_text(reviewed_screens(), "utf-8")
+
+
+@pytest.mark.parametrize("width", [24, 40, 80])
+def test_columns_of_numbers_fit_their_room(width):
+    state = begin(
+        saved(["antidisestablishmentarianism", *["the", "cat", "sat", "on", "the", "mat", "today"]])
+    )
+    lines = [plain(line) for line in numbers(state, 8, width)]
+    assert max(map(cell_len, lines)) <= width
+    assert len(lines) == 8

@@ -109,6 +109,13 @@ def test_each_part_is_what_its_writer_gives(name):
         np.testing.assert_allclose(text.read(at, side, direction), products, atol=2e-5)
 
 
+def test_a_block_of_a_pair_is_named_by_its_side():
+    blocks = [
+        (one.stream, one.layer) for one in written("t5").writers if one.kind == "feed-forward"
+    ]
+    assert blocks == [("encoder", "0"), ("encoder", "1"), *(("decoder", n) for n in "012")]
+
+
 def test_grouped_heads_against_a_slow_loop():
     """Query heads share keys: from what hooks saw, writer after writer, head after head."""
     from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
