@@ -1,12 +1,13 @@
 """Resuming in the middle gives the rest of the records, however many an engine asks for first."""
 
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from attnviz.runs.engines import InProcess
-from attnviz.runs.many_texts import attend_all
+from attnviz.runs.many_texts import attend_all, with_shards
 from attnviz.storage.texts import Text
 
 SIZES = (4, 4, 2)
@@ -34,3 +35,23 @@ def test_what_is_done_is_left_out_and_nothing_else(engine, done):
     parts = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
     found: list[Any] = list(attend_all(Named(), parts, engine, done))  # type: ignore[arg-type]
     assert found == [(text, text.id) for text in TEXTS[done:]]
+
+
+def test_a_shard_is_let_go_once_its_result_is_there():
+    class Shard(list[int]):
+        """A list that a weak reference can point to."""
+
+    made = list[weakref.ref[Shard]]()
+
+    def shards() -> Iterator[Shard]:
+        for number in range(300):
+            shard = Shard([number])
+            made.append(weakref.ref(shard))
+            yield shard
+
+    alive = list[int]()
+    for shard, result in with_shards(sum, shards(), InProcess(), lambda *_: ""):
+        assert result == shard[0]
+        alive.append(sum(one() is not None for one in made))
+    assert len(alive) == 300
+    assert max(alive) <= 3

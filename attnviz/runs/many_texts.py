@@ -6,9 +6,10 @@ uninterrupted.
 """
 
 import gc
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain, islice, tee
+from itertools import chain, islice
 from platform import node
 from threading import RLock
 from typing import ClassVar, TypeVar
@@ -159,10 +160,15 @@ def with_shards(
     name: Callable[[int, Shard], str],
 ) -> Iterator[tuple[Shard, Value | AttnvizError]]:
     """Each shard with its result from an engine, or the error."""
-    ahead, behind = tee(shards)
-    # The engine is asked first, so that `behind` holds only the shards in its work.
-    results = zip(engine.map(work, ahead, name), behind, strict=True)
-    return ((shard, result) for result, shard in results)
+    taken = deque[Shard]()  # those in its work; itertools.tee would keep the last 57 to 114
+
+    def take() -> Iterator[Shard]:
+        for shard in shards:
+            taken.append(shard)
+            yield shard
+
+    for result in engine.map(work, take(), name):
+        yield taken.popleft(), result
 
 
 def chunk_name(number: int, chunk: Chunk) -> str:
