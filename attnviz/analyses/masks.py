@@ -106,8 +106,7 @@ class MeasuredMap:
 
     def on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers]:
         """What each row gives to its targets."""
-        several = [targets]
-        return self.by_row(name, lambda block: sums_on(block, several)[0])
+        return self.by_row(name, lambda block: sums_on(block, [targets])[0])
 
     def totals_on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
         """What all rows give to their targets, (layers, heads), and how many rows see one."""

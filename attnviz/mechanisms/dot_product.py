@@ -88,8 +88,7 @@ def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
     """
     xp = namespace(scores_like)
     device = {} if xp.__name__ == "numpy" else {"device": scores_like.device}
-    ones = xp.ones((queries, keys), dtype=xp.bool, **device)
-    return xp.tril(ones, k=keys - queries)
+    return xp.tril(xp.ones((queries, keys), dtype=xp.bool, **device), k=keys - queries)
 
 
 @Formula

@@ -160,15 +160,14 @@ def with_shards(
     name: Callable[[int, Shard], str],
 ) -> Iterator[tuple[Shard, Value | AttnvizError]]:
     """Each shard with its result from an engine, or the error."""
-    taken = deque[Shard]()  # those in its work; itertools.tee would keep the last 57 to 114
+    in_work = deque[Shard]()  # itertools.tee would keep the last 57 to 114
 
-    def take() -> Iterator[Shard]:
-        for shard in shards:
-            taken.append(shard)
-            yield shard
+    def count_in(shard: Shard) -> Shard:
+        in_work.append(shard)
+        return shard
 
-    for result in engine.map(work, take(), name):
-        yield taken.popleft(), result
+    for result in engine.map(work, map(count_in, shards), name):
+        yield in_work.popleft(), result
 
 
 def chunk_name(number: int, chunk: Chunk) -> str:

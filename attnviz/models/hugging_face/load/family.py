@@ -52,8 +52,7 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
                 f"the model's folder says that it reads {limit!r} tokens (model_max_length, "
                 "max_position_embeddings): that is no number"
             )
-    finite = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
-    return min(finite, default=None)
+    return min((int(limit) for limit in limits if 0 < limit < UNLIMITED), default=None)
 
 
 def parts_of(config: Any) -> list[Any]:
