@@ -6,8 +6,7 @@ import resource
 import shutil
 import signal
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ settings.load_profile("without the clock")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="every test, the slow ones too")
     parser.addoption(
-        "--third", type=int, help="of slow tests with many cases only every third, from this one on"
+        "--third", type=int, help="of the slow tests only every third, from this one on"
     )
 
 
@@ -79,13 +78,9 @@ def hear_signals() -> None:
             signal.signal(number, usual)
 
 
-MANY = 8
-"""Cases of one slow test of which `--third` leaves some out."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is of the core is slow; with --third some of it has its turn another time."""
+    """What is of the core is slow; with --third most other slow tests wait for their turn."""
     for item in items:
         if item.get_closest_marker("core"):
             item.add_marker("slow")
@@ -95,15 +90,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-def without_turn(items: Iterable[pytest.Item], first: int) -> Iterator[pytest.Item]:
-    """Two of three slow cases of each test that has many."""
-    cases = defaultdict[str, list[pytest.Item]](list)
-    for item in items:
-        if item.get_closest_marker("slow"):
-            cases[item.nodeid.partition("[")[0]].append(item)
-    for own in cases.values():
-        if len(own) >= MANY:
-            yield from (item for at, item in enumerate(own) if (at - first) % 3)
+def without_turn(items: Sequence[pytest.Item], first: int) -> Iterator[pytest.Item]:
+    """Two of three slow tests, and none of the core."""
+    marks = [item.get_closest_marker for item in items]
+    slow = [item for item, has in zip(items, marks, strict=True) if has("slow") and not has("core")]
+    yield from (item for at, item in enumerate(slow) if (at - first) % 3)
 
 
 def pytest_collection_finish() -> None:

@@ -184,6 +184,23 @@ def test_objects_pickle(name):
     assert (again == one) is (name != "ByIdentity")
 
 
+@pytest.mark.parametrize(
+    "act", [repr, hash, lambda one: one == one, lambda one: one in [copy.copy(one)]]
+)
+def test_what_comes_while_a_method_is_made_is_not_dropped(act, monkeypatch):
+    """Python takes an error of looking up `__eq__` for a class that compares with nothing."""
+    one = classes(records.dataclass)["WithDict"](1.5)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_make", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            act(one)
+    assert act(one) == act(copy.copy(one))
+
+
 def test_every_class_of_the_package_is_made_by_it():
     others = [
         name

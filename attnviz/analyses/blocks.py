@@ -279,8 +279,7 @@ class BlockStudy:
     @classmethod
     def of(cls, attention: Attention, item: Any) -> BlockStudy:
         """The study of a stream, with its attention's facts about the text."""
-        start = output_start(attention, item)
-        return cls(item, attention.texts_of(item), start)
+        return cls(item, attention.texts_of(item), output_start(attention, item))
 
     def start(self, size: int = 1) -> LayerFolds:
         """Empty folds for a layer; `size` query heads share each head of keys and values."""

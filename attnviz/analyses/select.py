@@ -213,8 +213,7 @@ def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | Non
     places = positions(selection, _numbers(names))
     if not places:
         return None
-    own = tuple(names[place] for place in places)
-    return item.part(**{f"{what}s": own})
+    return item.part(**{f"{what}s": tuple(names[place] for place in places)})
 
 
 def parse_reduction(text: str) -> tuple[str, str]:

@@ -90,8 +90,7 @@ def learned_part(attention: Attention, item: AttentionMap) -> float | None:
     if not attention.learned_sink or cut or item.values != "share":
         return None
     text = run_of(text_rows(item.query_tokens))
-    rows = item.weights[:, :, text].sum(axis=-1, dtype=np.float64)
-    return max(1 - float(rows.mean()), 0.0)
+    return max(1 - float(item.weights[:, :, text].sum(axis=-1, dtype=np.float64).mean()), 0.0)
 
 
 def sink_shares(

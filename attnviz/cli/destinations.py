@@ -308,8 +308,7 @@ def open_resumable(
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
         display = Display(width, None, many=True, as_list=True, first=first, begun=begun)
-        display = replace(display, fields=names, digits=digits)
-        return reports.make_renderer(name, display)
+        return reports.make_renderer(name, replace(display, fields=names, digits=digits))
 
     make(0, False)  # noqa: FBT003 - as a callback is called
     return ResumableSink(

@@ -77,8 +77,7 @@ def first_line(error: BaseException) -> str:
         return type(error).__name__
     # After a colon the next line names the cause.
     line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    cut = f"{line[:LONGEST_CAUSE]}…" if len(line) > LONGEST_CAUSE else line
-    return cut.rstrip(".")
+    return (f"{line[:LONGEST_CAUSE]}…" if len(line) > LONGEST_CAUSE else line).rstrip(".")
 
 
 def reason_of(error: BaseException) -> str:

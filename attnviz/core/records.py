@@ -30,7 +30,8 @@ else:
         late += ["__getstate__", "__setstate__"] * ("__slots__" in vars(kind))
         for name in late:
             if vars(kind).get(name) is None:
-                setattr(kind, name, _Method(kind, name))
+                wait = _on_call if name in ("__repr__", "__eq__", "__hash__") else _Method
+                setattr(kind, name, wait(kind, name))
         for name, what in (("__setattr__", "assign to"), ("__delattr__", "delete")):
             setattr(kind, name, _refuse(kind, name, what))
         return kind
@@ -46,6 +47,15 @@ class _Method:
         method = (_make_init if self.name == "__init__" else _make)(self.kind, self.name)
         setattr(self.kind, self.name, method)
         return method.__get__(one, owner)
+
+
+def _on_call(kind: Any, name: str) -> Any:
+    """The same once it is called: Python drops an error, or Ctrl-C, of looking up one of these."""
+
+    def call(self: Any, *other: Any) -> Any:
+        return _Method(kind, name).__get__(self)(*other)
+
+    return call
 
 
 def _make(kind: Any, name: str) -> Any:

@@ -216,8 +216,7 @@ def read_tensor(item: Mapping[str, Any]) -> NDArray[Any]:
     """An array of .safetensors; bfloat16, which numpy does not have, as float32."""
     kind, shape = item["dtype"], item["shape"]
     if kind == "BF16":
-        wide = np.frombuffer(item["data"], "<u2").astype("<u4") << 16
-        return wide.view("<f4").reshape(shape)
+        return (np.frombuffer(item["data"], "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
     numpy_kind = "?" if kind == "BOOL" else f"<{kind[0].lower()}{int(kind[1:]) // 8}"
     return np.frombuffer(item["data"], numpy_kind).reshape(shape)
 

@@ -69,8 +69,7 @@ def _complete_gemma3(shape: Shape, config: Config) -> Shape:
     if _stretch_of(whole) != 1 or _stretch_of(local) != 1:
         raise UnknownArchitecture("its positions of one kind are stretched")
     turns, others = (turns_of(one, shape.head_size) for one in (whole, local))
-    with_turns = replace(shape, turns=turns, window_turns=others)
-    return _complete_gemma(with_turns, config, pattern)
+    return _complete_gemma(replace(shape, turns=turns, window_turns=others), config, pattern)
 
 
 def _complete_neox(shape: Shape, config: Config) -> Shape:

@@ -346,8 +346,7 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     places = np.linspace(low, high, steps + 1)
     places[np.abs(places) < 1e-9 * (high - low)] = 0
     ticks = bar_ticks(frame.ticks or places.tolist(), frame.beyond)
-    unit = frame.unit
-    return ticks, frame.face.wrap(frame.face.drawable(unit), NOTE_SIZE, height)
+    return ticks, frame.face.wrap(frame.face.drawable(frame.unit), NOTE_SIZE, height)
 
 
 def bar_ticks(

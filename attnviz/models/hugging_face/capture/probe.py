@@ -198,8 +198,7 @@ def selected_keys(call: AttentionCall) -> tuple[NDArray[np.bool_], NDArray[np.fl
         return None
     own = select_heads(replace(call, mask=earlier[None]), 0, range(heads))
     weights = recompute_rows(own, None, slice(0, queries))
-    selections = shows.expand(heads, -1, -1)
-    return selections.cpu().numpy(), weights.float().cpu().numpy()
+    return shows.expand(heads, -1, -1).cpu().numpy(), weights.float().cpu().numpy()
 
 
 def sink_logits(call: AttentionCall) -> Any:
@@ -321,8 +320,7 @@ def _later_keys(queries: Any, count: int, device: Any) -> Any:
 
     if isinstance(queries, slice):
         return _triangle(queries.stop - queries.start, max(count - queries.start - 1, 0), device)
-    keys = torch.arange(int(queries.min()) + 1, count, device=device)
-    return keys > queries[..., None]
+    return torch.arange(int(queries.min()) + 1, count, device=device) > queries[..., None]
 
 
 @lru_cache(8)
