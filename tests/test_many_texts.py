@@ -55,3 +55,14 @@ def test_a_shard_is_let_go_once_its_result_is_there():
         alive.append(sum(one() is not None for one in made))
     assert len(alive) == 300
     assert max(alive) <= 3
+
+
+def test_a_shard_without_a_result_is_an_error():
+    class Forgetful(InProcess):
+        """Loses the last result."""
+
+        def map(self, *given: Any) -> Iterator[Any]:
+            return iter([*super().map(*given)][:-1])
+
+    with pytest.raises(ValueError, match="1 shards have no result"):
+        [*with_shards(sum, [[1], [2]], Forgetful(), lambda *_: "")]

@@ -119,8 +119,7 @@ def kinds_in_words(counts: Mapping[str, int]) -> str:
 
 def one_of(kind: str) -> str:
     """The word for one key of a kind: "block of layers"."""
-    name = KINDS.get(kind, kind)
-    return "block of layers" if kind == "layer" else name.removesuffix("s")
+    return "block of layers" if kind == "layer" else KINDS.get(kind, kind).removesuffix("s")
 
 
 def is_mark(token: Token) -> bool:

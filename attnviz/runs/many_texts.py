@@ -168,6 +168,8 @@ def with_shards(
 
     for result in engine.map(work, map(count_in, shards), name):
         yield in_work.popleft(), result
+    if in_work:
+        raise ValueError(f"{len(in_work)} shards have no result")
 
 
 def chunk_name(number: int, chunk: Chunk) -> str:

@@ -9,15 +9,13 @@ import pytest
 import torch
 import transformers
 
-from attnviz.core.attention_map import Token
-from attnviz.core.errors import AttentionError, ModelError, UnfitTextError, UsageError
+from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
 from attnviz.features.ablate.faithfulness import faithfulness
 from attnviz.features.experiments.texts import explained_by, open_experiment
 from attnviz.features.lenses.ask import ask_source, scores_of
 from attnviz.features.lenses.gradient import gradient
-from attnviz.features.targets.words import find_token
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.eager import layer_gradients
 from attnviz.models.hugging_face.text_model import load_model
@@ -300,12 +298,3 @@ def test_a_class_read_last_explains_its_row(tmp_path):
     assert found.inputs.positions == (len(item.key_tokens) - 1,)
     raw = item.weights[:, :, -1, :-1].mean(axis=(0, 1))
     np.testing.assert_allclose(found.scores["raw"], raw, atol=1e-7)
-
-
-def test_a_word_is_named_by_its_text_and_place_from_the_first_that_can_be_meant():
-    tokens = [Token(text) for text in ("a", "b", "a")]
-    assert [find_token(tokens, word, 1) for word in ("b[1]", "a[0]", "a", "3", "0")] == [
-        1, None, 2, 3, None,
-    ]  # fmt: skip
-    with pytest.raises(UnfitTextError, match=r"stands 2 times in the text: write .*'a\[0\]'"):
-        find_token(tokens, "a")

@@ -214,8 +214,7 @@ class TokenParts(TokenBlocks):
         import torch
 
         where = torch.as_tensor(position)
-        ends = torch.tensor(self.ends, device=where.device)
-        return torch.bucketize(where, ends, right=True)
+        return torch.bucketize(where, torch.tensor(self.ends, device=where.device), right=True)
 
     def size_of(self, block: int) -> int:
         return self.ends[block] - (self.ends[block - 1] if block else self.start)
