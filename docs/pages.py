@@ -198,7 +198,8 @@ def python_reference() -> str:
     """Every public name of the package: functions by their options, classes by their docstrings."""
     import attnviz
     from attnviz.core.errors import in_words
-    from attnviz.core.options import DECLARED, names_in
+    from attnviz.core.option import names_in
+    from attnviz.core.options import DECLARED
 
     declared = {name: one for half in DECLARED.values() for name, one in half.items()}
     homes: dict[str, str] = vars(attnviz)["_HOMES"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core import options, registry, tokens
+from attnviz.core import option, options, registry, tokens
 from attnviz.core.attention_map import (
     SEVERAL,
     Attention,
@@ -222,7 +222,7 @@ def parse_reduction(text: str) -> tuple[str, str]:
     Raises:
         UsageError: it is none of them.
     """
-    how, _, over = choose(text, options.names_in(options.Reduction), "reduction").partition(":")
+    how, _, over = choose(text, option.names_in(options.Reduction), "reduction").partition(":")
     return how, over or "both"
 
 

@@ -13,17 +13,8 @@ from typer.models import OptionInfo
 from attnviz.cli.stderr import stderr_form
 from attnviz.commands.command import CHOICE, HALVES, MAPS, OUTPUT, Shell, Taken, Usage, called_by
 from attnviz.core.errors import UsageError, in_words
-from attnviz.core.options import (
-    ARGUMENTS,
-    DECLARED,
-    Option,
-    Options,
-    Origin,
-    Output,
-    names_in,
-    pictures_by_kind,
-    shell_type,
-)
+from attnviz.core.option import ARGUMENTS, Option, names_in, shell_type
+from attnviz.core.options import DECLARED, Options, Origin, Output, pictures_by_kind
 from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
 

@@ -5,15 +5,13 @@ line spells and explains it. Commands take groups of them (`attnviz.cli.options`
 """
 
 import os
-import re
 from collections.abc import Collection, Sequence
-from functools import reduce
-from operator import or_
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from attnviz.core.errors import UsageError, choose
+from attnviz.core.look import Look
+from attnviz.core.option import Option, names_in, opt, rare, shell_type
 from attnviz.core.records import dataclass, field, fields, replace
 from attnviz.core.registry import LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
@@ -28,10 +26,7 @@ INDEXER = "indexer"
 """The stream of the scores by which a model chooses keys: only asked for by name."""
 Special = Literal["keep", "drop", "renormalise"]
 InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
-Width = Literal["single", "double"]
 ErrorForm = Literal["text", "json"]
-PictureScale = Literal["own", "shared"]
-CellValues = Literal["auto", "yes", "no"]
 
 _PICTURE = "is now --picture FILE"
 FORMER = {
@@ -70,7 +65,6 @@ FORMER = {
 }
 """Former options, each with what has taken its place; of a few options only some commands' own."""
 
-ARGUMENTS = "Arguments"  # the group of what the shell gives by its place
 LENS_NAMES = ("raw", *LENSES, "all")  # the values of --lens
 
 
@@ -123,58 +117,6 @@ class InMemoryMaps(InMemory):
 
     def __str__(self) -> str:
         return "results"
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """How the command line spells and explains an option."""
-
-    group: str  # commands take options by group; for a command's own option, the panel of the help
-    usage: str  # its names and metavar, "--format -f NAME"; a flag has no metavar
-    help: str  # "{choices}" stands for the values that the type allows
-    min: int | None = None  # the least number
-    max: int | None = None
-    # the values, if they are names of a table and not of a Literal type
-    choices: tuple[str, ...] = ()
-    suggestions: tuple[str, ...] = ()  # values that the shell completes; others are allowed too
-    rare: bool = False  # --help only names it, and --help-all explains it
-    python: str = ""  # what it is in Python, if that takes more than the shell
-    shell: Any = None  # its type in the shell, if that is not a part of its annotation
-    hidden: bool = False  # whether Python has no such keyword
-
-    @property
-    def names(self) -> list[str]:
-        return [word for word in self.usage.split() if word.startswith("-")]
-
-    @property
-    def short(self) -> str:
-        """How a message names it: "--model", or "--style width"."""
-        return self.usage.partition("=")[0] if "=" in self.usage else self.names[0]
-
-    @property
-    def metavar(self) -> str | None:
-        return self.usage.removeprefix(" ".join(self.names)).strip() or None
-
-
-def opt(group: str, usage: str, text: str, *, default: object = None, **more: Any) -> Any:
-    """The default of a field or parameter, which carries its `Option`.
-
-    Without a default a flag is False and anything else None. `more` are further fields of `Option`.
-    """
-    option = Option(group, usage, text, **more)
-    if default is None and option.metavar is None:
-        default = False
-    return field(default=default, metadata={"option": option})
-
-
-def arg(text: str, metavar: str = "", *, default: object = None, **more: Any) -> Any:
-    """The default of a parameter that the shell gives by its place; `...`: it must be given."""
-    return field(default=default, metadata={"option": Option(ARGUMENTS, metavar, text, **more)})
-
-
-def rare(group: str, usage: str, text: str, **more: Any) -> Any:
-    """The same for an option that --help only names, and --help-all explains."""
-    return opt(group, usage, text, rare=True, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,120 +438,6 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How every picture looks."""
-
-    style: str | None = rare(
-        "look",
-        "--style NAME=VALUE,…",
-        "Looks of pictures: width=single or double (85 or 178 mm, text at its usual size), "
-        "font-size=9 (points, usually 7.5), values=yes or no (numbers in cells), cmap=cividis (a "
-        "colour map of matplotlib), scale=own, shared or 0-0.1 (colours up to the largest weight "
-        "of each panel, of all, or a number; usually what 99.5 % of the cells reach), dpi=400 "
-        "(usually 200), and last title=TEXT or title=no.",
-        suggestions=("width=single", "width=double", "values=no", "scale=shared", "title=no"),
-    )
-    title: str | None = rare(
-        "style", "--style title=TEXT", "Title, instead of the model and the head."
-    )
-    no_title: bool = rare("style", "--style title=no", "Leave out the title and the line under it.")
-    width: Width | None = rare("style", "--style width=COLUMN", "A paper's column: {choices}.")
-    font_size: float | None = rare(
-        "style", "--style font-size=POINTS", "Size of labels, by default 7.5.", min=6, max=16
-    )
-    values: CellValues = rare(
-        "style", "--style values=WHEN", "Numbers in cells: {choices}.", default="auto"
-    )
-    cmap: str | None = rare("style", "--style cmap=NAME", "Colour map, by matplotlib's name.")
-    scale: str | None = rare(
-        "style", "--style scale=WHICH", "Where colours end: own, shared or 0-0.1."
-    )
-    dpi: int | None = rare(
-        "style", "--style dpi=N", "Pixels to the inch, by default 200.", min=50, max=1200
-    )
-
-    def __post_init__(self) -> None:
-        for name, value in parse_style(self.style or "").items():
-            object.__setattr__(self, name, value)
-        if self.title is not None and self.no_title:
-            raise UsageError("title and no_title exclude each other: leave one out")
-        for item in fields(self):
-            value, ends = getattr(self, item.name), item.metadata["option"]
-            if ends.max and value is not None and not ends.min <= value <= ends.max:
-                raise UsageError(f"{item.name}={value} is out of range: {ends.min} to {ends.max}")
-        if self.scale is not None:
-            parse_scale(self.scale)
-
-    @property
-    def flags(self) -> dict[str, str]:
-        """The given options, each with its name in the shell."""
-        return {
-            item.name: item.metadata["option"].short
-            for item in fields(self)
-            if item.name != "style" and getattr(self, item.name) != item.default
-        }
-
-
-class LookOptions(TypedDict, total=False):
-    """The fields of `Look` as keywords of Python."""
-
-    title: str | None
-    style: str | None
-    no_title: bool
-    width: Width | None
-    font_size: float | None
-    values: CellValues
-    cmap: str | None
-    scale: str | None
-    dpi: int | None
-
-
-def parse_style(text: str) -> dict[str, Any]:
-    """The fields of `Look` that "width=single,font-size=9" sets.
-
-    Raises:
-        UsageError: an unknown name, or a value that it cannot have.
-    """
-    items = (item for item in fields(Look) if item.metadata["option"].group == "style")
-    names = {item.metadata["option"].usage.split()[1].partition("=")[0]: item for item in items}
-    kinds, style = get_type_hints(Look), dict[str, Any]()
-    looks, title, words = f",{text}".partition(",title=")
-    if title:
-        style |= {"no_title": True} if words == "no" else {"title": words}
-    for part in filter(None, looks.split(",")):
-        name, _, value = part.partition("=")
-        item = names[choose(name.strip(), names, "look of --style")]
-        choices = names_in(kinds[item.name])
-        if choices:
-            style[item.name] = choose(value, choices, f"value for --style {name}")
-        elif item.metadata["option"].max is None:
-            style[item.name] = value
-        else:
-            kind = int if item.name == "dpi" else float
-            try:
-                style[item.name] = kind(value)
-            except ValueError as error:
-                raise UsageError(f"--style {name}={value} is no number") from error
-    return style
-
-
-def parse_scale(text: str) -> tuple[float, float] | None:
-    """The ends of a scale such as "0-0.1"; None for "own" and "shared".
-
-    Raises:
-        UsageError: it is none of them.
-    """
-    if text in get_args(PictureScale):
-        return None
-    number = r"(-?\d*\.?\d+(?:e-?\d+)?)"
-    match = re.fullmatch(f"{number}-{number}", text)
-    low, high = map(float, match.groups()) if match else (0.0, 0.0)
-    if low >= high:
-        raise UsageError(f"scale={text} is no scale: write own, shared, or its ends as 0-0.1")
-    return low, high
-
-
-@dataclass(frozen=True, slots=True)
 class Many:
     """How to read many texts and share the work."""
 
@@ -719,19 +547,6 @@ def split_format(file: str) -> tuple[str | None, str]:
     """The format that stands before a file's name, and the name: "jsonl:-"; None: no format."""
     name, colon, rest = file.partition(":")
     return (name, rest) if colon and rest and name in names_in(InputFormat) else (None, file)
-
-
-def names_in(literal: object) -> tuple[str, ...]:
-    """The names that a Literal type allows, also beside None; none for other types."""
-    names = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
-
-
-def shell_type(annotation: Any) -> Any:
-    """The part of a type that a shell can give: texts, numbers, paths and lists of them."""
-    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    plain = (str, int, float, bool, Path, type(None))
-    return reduce(or_, (one for one in parts if one in plain or get_origin(one) in (Literal, list)))
 
 
 def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:

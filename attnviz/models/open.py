@@ -9,20 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from attnviz.core import registry
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
-from attnviz.core.registry import (
-    DUMPED,
-    GIVEN,
-    MECHANISMS,
-    OWN_CODE,
-    PART,
-    SOURCES,
-    Command,
-    Entry,
-    SourceKind,
-)
 from attnviz.models import Source, WithHead
 from attnviz.models.fingerprints import FileFingerprint, fingerprint_files
 
@@ -56,7 +46,7 @@ def load_shipped(origin: Origin, name: str | None = None) -> Any:
     """The shipped model of this name, or of the origin's, with the origin's options."""
     path, names = SHIPPED[name or str(origin.model or POCKET)]
     terms = {term: getattr(origin, term) for term in ("dtype", *names)}
-    return Entry("", path).load()(device=origin.processor, **terms)
+    return registry.Entry("", path).load()(device=origin.processor, **terms)
 
 
 def origins_of(origin: Origin) -> dict[str, Any]:
@@ -70,7 +60,7 @@ def origins_of(origin: Origin) -> dict[str, Any]:
     return {option: value for option, value in origins.items() if value is not None}
 
 
-def check_origin(origin: Origin, command: Command) -> None:
+def check_origin(origin: Origin, command: registry.Command) -> None:
     """Refuse what contradicts itself, before anything is loaded."""
     origins = [*origins_of(origin)]
     if len(origins) > 1:
@@ -90,7 +80,7 @@ def check_origin(origin: Origin, command: Command) -> None:
 
 def is_mutual(origin: Origin) -> bool:
     """Whether co-attention was asked for."""
-    return origin.layer is not None and MECHANISMS[origin.layer.name].mutual
+    return origin.layer is not None and registry.MECHANISMS[origin.layer.name].mutual
 
 
 def check_pair(origin: Origin) -> None:
@@ -179,7 +169,7 @@ def find_model(origin: Origin) -> None:
     check_folder(folder, allow_pickle=origin.allow_pickle)
 
 
-def _check_extent(origin: Origin, command: Command) -> None:
+def _check_extent(origin: Origin, command: registry.Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
     extents = {"--max-size": origin.max_size, **parts}
     if origin.mechanism is not None and (names := [one for one in extents if extents[one]]):
@@ -206,7 +196,9 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
     return int(first), int(last if dash else first)
 
 
-def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False) -> Source:
+def open_source(
+    origin: Origin, kind: registry.SourceKind, *, with_head: WithHead = False
+) -> Source:
     """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:
@@ -214,14 +206,14 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
         InputError: a file that cannot be used.
         ModelError: a model that cannot be loaded.
     """
-    if row := SOURCES.get(kind):
+    if row := registry.SOURCES.get(kind):
         return cast("Source", row.load()(origin, with_head=with_head))
-    command = cast("Command", kind)
+    command = cast("registry.Command", kind)
     check_origin(origin, command)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
     if origin.qk is not None:
-        return cast("Source", GIVEN.load()(origin, origin.qk, region_of(origin)))
+        return cast("Source", registry.GIVEN.load()(origin, origin.qk, region_of(origin)))
     if origin.mechanism is not None:
         from attnviz.models.own import OwnCoLayer, OwnLayer
 
@@ -229,7 +221,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
     if is_shipped(origin):
         source: Any = load_shipped(origin)
         whole = origin.rows is None and origin.window is None
-        return cast("Source", source if whole else PART.load()(source, region_of(origin)))
+        return cast("Source", source if whole else registry.PART.load()(source, region_of(origin)))
     name = name_of(origin)
     load_whole: Any = partial(_load_by_transformers, origin, with_head=bool(with_head))
 
@@ -287,7 +279,9 @@ def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> Source:
     if origin.allow_code or isinstance(origin.model, InMemoryModel):
         open_own_code: Any = None
         with suppress(ModuleNotFoundError):  # a feature, which may not be there
-            open_own_code = partial(OWN_CODE.load(), with_head=with_head or bool(origin.generate))
+            open_own_code = partial(
+                registry.OWN_CODE.load(), with_head=with_head or bool(origin.generate)
+            )
         if open_own_code is not None:
             return cast("Source", open_own_code(name_of(origin), load))
     return cast("Source", load(name_of(origin)))
@@ -324,7 +318,7 @@ def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
         return Results(path.maps)
     data = read_bytes(path)
     if not holds_attention(data):
-        return DUMPED.load()(data, path) or MatrixSource(origin, path)
+        return registry.DUMPED.load()(data, path) or MatrixSource(origin, path)
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)

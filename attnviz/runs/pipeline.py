@@ -17,24 +17,12 @@ from attnviz.analyses.kv_groups import mean_of_groups
 from attnviz.analyses.select import check_selection, parse_reduction, reduce_attention, select
 from attnviz.analyses.tokens import label_tokens, parse_special, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
-from attnviz.core import attention_map
+from attnviz.core import attention_map, registry
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
-from attnviz.core.options import Choice, LookOptions, Options, Origin
+from attnviz.core.look import LookOptions
+from attnviz.core.options import Choice, Options, Origin
 from attnviz.core.query import Kind, Query
 from attnviz.core.records import dataclass, field, fields, replace
-from attnviz.core.registry import (
-    ALL_LENSES,
-    BROWSER,
-    CONTACTS,
-    FILE_QUERIES,
-    LENS_QUESTIONS,
-    LENSES,
-    PICTURES,
-    Command,
-    DataKind,
-    Needs,
-    needs_head,
-)
 from attnviz.core.tokens import tokens_of_pieces
 from attnviz.core.values import as_array
 from attnviz.models import Source, attend_query
@@ -57,7 +45,7 @@ NOTEBOOK_WEIGHTS = 2_500_000  # larger maps (12 × 12 heads at 128 tokens) are p
 
 Numbers: TypeAlias = "int | str | Sequence[int]"
 Value = TypeVar("Value")
-Ask: TypeAlias = "Callable[[Needs], LensInputs]"  # more than weights, or an error
+Ask: TypeAlias = "Callable[[registry.Needs], LensInputs]"  # more than weights, or an error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,9 +53,9 @@ class AttentionRequest:
     """The request behind a result, so that it can run again."""
 
     origin: Origin
-    command: Command
+    command: registry.Command
     text: Text
-    attend: Callable[[Origin, Command, Text, Choice], Result]
+    attend: Callable[[Origin, registry.Command, Text, Choice], Result]
 
     def __call__(self, choice: Choice) -> Result:
         """The same text with another choice."""
@@ -91,8 +79,8 @@ class Result(attention_map.Attention, Presentable):
     again: AttentionRequest | None = None
     item: Item | None = None
 
-    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        usual = {name: partial(draw, self, name, self._views) for name in PICTURES}
+    def _results(self) -> tuple[str, registry.DataKind, Sequence[Item]]:
+        usual = {name: partial(draw, self, name, self._views) for name in registry.PICTURES}
         item = Item(self, self._views, usual) if self.item is None else self.item
         return "attend", "maps", [replace(item, data=self)]
 
@@ -174,7 +162,7 @@ class Result(attention_map.Attention, Presentable):
         """
         again = self.again
         origin, command = (None, "") if again is None else (again.origin, again.command)
-        browser = BROWSER.load()(Options(origin or Origin(), self.choice), command)
+        browser = registry.BROWSER.load()(Options(origin or Origin(), self.choice), command)
         browser.add(Item(self, self._views))
         browser.finish()
 
@@ -333,13 +321,13 @@ def check_choice(choice: Choice, *, rows: bool = False) -> None:
     """
     check_selection(choice.layer, choice.head, rows=rows)
     parse_reduction(choice.reduce)
-    choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
-    if choice.explain is not None and not needs_head(choice.lens):
+    choose(choice.lens, ("raw", *registry.LENSES, registry.ALL_LENSES), "lens")
+    if choice.explain is not None and not registry.needs_head(choice.lens):
         raise UsageError(
             "--target says what --lens gradient or effect explains: add --lens gradient"
         )
     parse_special(choice.special)
-    if choice.kv and choice.lens == ALL_LENSES:
+    if choice.kv and choice.lens == registry.ALL_LENSES:
         raise UsageError("--kv takes the mean of heads of one lens: leave --lens all out")
     if group := _group_of(choice):
         from attnviz.analyses.group import check_group
@@ -364,7 +352,7 @@ def attend_chunk(
     source: Source,
     chunk: Sequence[Text | BadText],
     choice: Choice,
-    command: Command,
+    command: registry.Command,
     batch_size: int | None = None,
     *,
     measures: NameOfBlocks | None = None,
@@ -386,13 +374,13 @@ def attend_chunk(
             replace(query, in_blocks=partial(measures, choice=choice, text=text))
             for query, text in zip(queries, texts, strict=True)
         ]
-    if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
-        batch_size = 1
+    if choice.lens == registry.ALL_LENSES:
+        batch_size = 1  # other lenses ask about each text again, while it is cached
     answers = source.attend(queries, batch_size=batch_size)
     contacts = contacts_of(source, choice)
     inputs = None
     if choice.lens != "raw":
-        inputs = LENS_QUESTIONS["ask together"].load()(
+        inputs = registry.LENS_QUESTIONS["ask together"].load()(
             *(source, queries, choice.lens, choice.explain, batch_size)
         )
 
@@ -417,7 +405,7 @@ def result_of(record: Text | BadText, make: Callable[[Text], Value]) -> Value | 
         return InputError(text if record.where in text else f"{record.where}: {text}")
 
 
-def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
+def attend_one(source: Source, text: Text, choice: Choice, command: registry.Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
     query = query_of(source, text, command)
     contacts = contacts_of(source, choice)
@@ -433,19 +421,21 @@ def contacts_of(source: Source, choice: Choice) -> Predictor | None:
         return None
     if choice.lens != "raw":
         raise UsageError(f"--contacts reads raw weights: leave --lens {choice.lens} out")
-    model = CONTACTS.load()(choice.contacts, lambda text: attend_query(source, Query(text)))
+    model = registry.CONTACTS.load()(
+        choice.contacts, lambda text: attend_query(source, Query(text))
+    )
     predictor: Predictor = model.predict
     return predictor
 
 
-def query_of(source: Source, text: Text, command: Command | None = None) -> Query:
+def query_of(source: Source, text: Text, command: registry.Command | None = None) -> Query:
     """The query for a text, a pair or the picture whose file is named; None: the source's usual.
 
     Raises:
         UsageError: the text is a conversation, and the source has no chat template for it.
     """
     if command == "picture":
-        return cast("Query", FILE_QUERIES[command].load()(Path(text.text)))
+        return cast("Query", registry.FILE_QUERIES[command].load()(Path(text.text)))
     alone = command in (None, "self") and getattr(source, "chat_template", False)
     if text.messages and not alone:
         raise UsageError(
@@ -471,13 +461,13 @@ def _view_next(
     def attend() -> attention_map.Attention:
         answer: attention_map.Attention = _take(answers)
         if answer.projections:
-            answer = LENS_QUESTIONS["steps"].load()(source, query, answer)
+            answer = registry.LENS_QUESTIONS["steps"].load()(source, query, answer)
         return answer
 
-    def ask(needs: Needs) -> LensInputs:
+    def ask(needs: registry.Needs) -> LensInputs:
         own_inputs: LensInputs
         if inputs is None:
-            ask_source = LENS_QUESTIONS["ask"].load()
+            ask_source = registry.LENS_QUESTIONS["ask"].load()
             own_inputs = ask_source(source, query, needs, choice.explain)
         else:
             own_inputs = _take(inputs)
@@ -527,7 +517,7 @@ def _choose_from(
     if choice.lens == "raw":
         attention = prepare(attend())
     else:
-        apply_lens = LENS_QUESTIONS["apply"].load()
+        apply_lens = registry.LENS_QUESTIONS["apply"].load()
         attention, experiment = apply_lens(choice.lens, attend, ask, prepare, choice.explain)
     if contacts is not None:
         attention = contacts(attention)
@@ -536,7 +526,7 @@ def _choose_from(
     attention = mean_of_groups(attention) if choice.kv else attention
     attention = select(attention, choice.stream, choice.layer, choice.head)
     if experiment is not None and not choice.kv:
-        with_links = LENS_QUESTIONS["links"].load()
+        with_links = registry.LENS_QUESTIONS["links"].load()
         attention = with_links(attention, experiment, choice.check)
     attention = treat_special(attention, *parse_special(choice.special))
     group = _group_of(choice)

@@ -6,7 +6,8 @@ import pytest
 
 from attnviz.cli.plan import plan
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Look, Options, Output
+from attnviz.core.look import Look
+from attnviz.core.options import Options, Output
 
 A, B = Path("a.json"), Path("b.png")
 

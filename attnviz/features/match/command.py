@@ -4,7 +4,7 @@ from typing import Any
 
 from attnviz.commands import arguments, findings
 from attnviz.commands.command import INPUT, RECORD, Run, command
-from attnviz.core.options import arg
+from attnviz.core.option import arg
 
 
 @command(
