@@ -17,19 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses import entropy, kv_groups
-from attnviz.analyses.folds import (
-    ColumnFold,
-    Fold,
-    OnCells,
-    RowBlock,
-    RowFold,
-    Targets,
-    TotalFold,
-    blocks_of,
-    offsets,
-    sums_on,
-)
+from attnviz.analyses import entropy, folds, kv_groups
 from attnviz.analyses.words import Partition, merge_words, word_partition
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean, stream_of_call
 from attnviz.core.errors import InputError, UsageError
@@ -88,29 +76,31 @@ class MeasuredMap:
         """How many rows see each key, shape (layers or 1, keys)."""
         return np.asarray(self.visible.sum(axis=-2))
 
-    def fold(self, name: str, make: Callable[[], Fold]) -> tuple[Any, Any]:
+    def fold(self, name: str, make: Callable[[], folds.Fold]) -> tuple[Any, Any]:
         """What a fold says of the heads and of uniform attention."""
         results = []
         for weights in (self.item.weights, self.uniform):
             fold = make()
-            for block in blocks_of(weights):
+            for block in folds.blocks_of(weights):
                 fold.add(fold.join([fold.part(block)]))
             results.append(fold.end())
         return results[0], results[1]
 
     def by_row(
-        self, name: str, of_block: Callable[[RowBlock], Numbers], several: int = 0
+        self, name: str, of_block: Callable[[folds.RowBlock], Numbers], several: int = 0
     ) -> tuple[Numbers, Numbers]:
         """A number for each row of the heads and of uniform attention, (layers, heads, queries)."""
-        return self.fold(name, lambda: RowFold(of_block, several))
+        return self.fold(name, lambda: folds.RowFold(of_block, several))
 
-    def on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers]:
+    def on(self, name: str, targets: folds.Targets) -> tuple[Numbers, Numbers]:
         """What each row gives to its targets."""
-        return self.by_row(name, lambda block: sums_on(block, [targets])[0])
+        return self.by_row(name, lambda block: folds.sums_on(block, [targets])[0])
 
-    def totals_on(self, name: str, targets: Targets) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+    def totals_on(
+        self, name: str, targets: folds.Targets
+    ) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
         """What all rows give to their targets, (layers, heads), and how many rows see one."""
-        heads, uniform = self.fold(name, lambda: TotalFold([targets]))
+        heads, uniform = self.fold(name, lambda: folds.TotalFold([targets]))
         return heads[0][0], uniform[0][0], uniform[1][0][:, 0]
 
     @cached_property
@@ -126,7 +116,7 @@ class MeasuredMap:
     @cached_property
     def offsets(self) -> tuple[Numbers, Numbers]:
         """See `folds.offsets`."""
-        return self.by_row("offsets", offsets, 2)
+        return self.by_row("offsets", folds.offsets, 2)
 
     @cached_property
     def columns(self) -> tuple[tuple[Numbers, ...], tuple[Numbers, ...]]:
@@ -206,7 +196,7 @@ class MeasuredMap:
         return known_mean(np.where(rows[:, None], per_row, np.nan))
 
     def share_on(
-        self, name: str, targets: Targets | NDArray[np.bool_], ends: tuple[str, str]
+        self, name: str, targets: folds.Targets | NDArray[np.bool_], ends: tuple[str, str]
     ) -> HeadMeasure | None:
         """The share that goes to targets, over the rows that can see one of them.
 
@@ -214,7 +204,7 @@ class MeasuredMap:
         row can see a target. Targets are keys by a rule (`OnKeys`, `OnOne`, `OnAlike`), or a matrix
         (queries, keys), which no long text has.
         """
-        targets = OnCells(targets) if isinstance(targets, np.ndarray) else targets
+        targets = folds.OnCells(targets) if isinstance(targets, np.ndarray) else targets
         *sides, counts = self.totals_on(name, targets)
         if not counts.any():
             return None
@@ -237,7 +227,7 @@ APART = 4
 """Sentences from which on attention to one counts: nearer ones are read anyway."""
 
 
-def column_fold(item: Any, text: str) -> ColumnFold:
+def column_fold(item: Any, text: str) -> folds.ColumnFold:
     """What the keys of a map get, and the sentences of its text."""
     sentences = split_sentences(text) if within_one_text(item) else ()
     starts = [sentence.start for sentence in sentences]
@@ -247,7 +237,7 @@ def column_fold(item: Any, text: str) -> ColumnFold:
         inside = [not token.special and token.end > token.start for token in tokens]
         sides.append(np.where(inside, places, -1))
     sizes = np.bincount(sides[1][sides[1] >= 0], minlength=len(starts))
-    return ColumnFold(sides[0], sides[1], np.maximum(sizes, 1), APART)
+    return folds.ColumnFold(sides[0], sides[1], np.maximum(sizes, 1), APART)
 
 
 def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]:

@@ -10,15 +10,8 @@ A first token that is a word has a place in the text: its row and column stay, a
 from collections.abc import Sequence
 from dataclasses import replace
 
+from attnviz.analyses import sinks
 from attnviz.analyses.masks import map_shares
-from attnviz.analyses.sinks import (
-    held_by_first,
-    held_by_kinds,
-    held_by_special,
-    learned_part,
-    percent,
-    text_rows,
-)
 from attnviz.analyses.words import with_tokens, word_numbers
 from attnviz.core.attention_map import (
     BETWEEN_SIDES,
@@ -134,7 +127,7 @@ def treat_special(attention: Attention, how: str, kinds: tuple[str, ...] = (SPEC
         item, link = before.get(one.stream), one.link
         if item is None:
             return None
-        rows, columns = map(text_rows, (item.query_tokens, item.key_tokens))
+        rows, columns = map(sinks.text_rows, (item.query_tokens, item.key_tokens))
         if link.query_position not in rows or link.key_position not in columns:
             return None
         query, key = rows.index(link.query_position), columns.index(link.key_position)
@@ -164,16 +157,16 @@ def _without_kinds(
                 f"all are of the kind {in_words(own, 'and')}"
             )
         check_single_tokens(item, f"--special {how}")
-        by_kind = held_by_kinds(item)
-        shares += (f"{KINDS[kind]} {percent(by_kind[kind])} of {item.stream}" for kind in own)
+        by_kind = sinks.held_by_kinds(item)
+        shares += (f"{KINDS[kind]} {sinks.percent(by_kind[kind])} of {item.stream}" for kind in own)
         maps.append(_cut_kinds(attention, item, how, own))
     sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
     action = "dropped" if how == "drop" else "dropped, rows to 1"
     names = in_words([KINDS[kind] for kind in kinds], "and")
     notes = [f"left out: {', '.join(shares)}; rows {sums}"]
-    sink = learned_part(attention, attention.main) if how == "renormalise" else None
+    sink = sinks.learned_part(attention, attention.main) if how == "renormalise" else None
     if sink is not None:
-        notes.append(f"a learned sink held {percent(sink)}; rows {sums}")
+        notes.append(f"a learned sink held {sinks.percent(sink)}; rows {sums}")
     return replace(attention, maps=tuple(maps)), [f"{names} {action}"], notes
 
 
@@ -212,9 +205,9 @@ def _move_back(token: Token, shift: int) -> Token:
 def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[str]]:
     """What is done to maps without special tokens and sinks, and what these held."""
     shares = ", ".join(
-        f"{percent(held_by_special(item))} of {item.stream}"
+        f"{sinks.percent(sinks.held_by_special(item))} of {item.stream}"
         for item in attention.maps
-        if item.values == "share" and len(text_rows(item.key_tokens)) < len(item.key_tokens)
+        if item.values == "share" and len(sinks.text_rows(item.key_tokens)) < len(item.key_tokens)
     )
     action, sums = "dropped", "sum to less than 1"
     if how == "renormalise":
@@ -223,17 +216,18 @@ def _steps_and_notes(attention: Attention, how: str) -> tuple[list[str], list[st
     if shares:
         steps.append(f"special tokens {action} ({shares})")
         notes.append(f"special tokens were left out; they held {shares}; rows {sums}")
-    if sinks := [item for item in attention.maps if first_is_sink(item)]:
-        names = ", ".join(dict.fromkeys(f"'{item.key_tokens[0].text}'" for item in sinks))
-        amounts = ", ".join(f"{percent(held_by_first(item))} of {item.stream}" for item in sinks)
+    if cut := [item for item in attention.maps if first_is_sink(item)]:
+        names = ", ".join(dict.fromkeys(f"'{item.key_tokens[0].text}'" for item in cut))
+        parts = ((sinks.percent(sinks.held_by_first(item)), item.stream) for item in cut)
+        amounts = ", ".join(f"{share} of {stream}" for share, stream in parts)
         steps.append(f"special first token {names} {action} ({amounts})")
         notes.append(
             f"the first token ({names}) is a sink and was left out; it held {amounts}; rows "
             f"{sums}, and its own row is empty: it sees nothing else"
         )
-    sink = learned_part(attention, attention.main) if how == "renormalise" else None
+    sink = sinks.learned_part(attention, attention.main) if how == "renormalise" else None
     if sink is not None:
-        notes.append(f"a learned sink held {percent(sink)}; rows {sums}")
+        notes.append(f"a learned sink held {sinks.percent(sink)}; rows {sums}")
     rows = (side for item in attention.maps for side in (item.query_tokens, item.key_tokens))
     special = any(is_mark(token) for row in rows for token in row)
     if not (special or notes):
@@ -251,7 +245,7 @@ def _remove_special(item: AttentionMap, how: str) -> AttentionMap:
             "use --special drop"
         )
     item = without_first(item) if first_is_sink(item) else item
-    queries, keys = text_rows(item.query_tokens), text_rows(item.key_tokens)
+    queries, keys = sinks.text_rows(item.query_tokens), sinks.text_rows(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
         weights = map_shares(weights)

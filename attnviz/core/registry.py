@@ -286,6 +286,7 @@ ANSWERS: dict[str, dict[str, str]] = {
         "pocket-vit": "pocket:PictureExperiment",
     }.items()
 }
+ANSWERS["pocket"]["head_outputs"] = "experiments.pocket:head_outputs"
 """By the kind of source and the name of a method, the code of a feature that answers it."""
 LENS_QUESTIONS = {
     name: FeatureEntry("A text through a lens that needs more than a map.", f"lenses.{target}")

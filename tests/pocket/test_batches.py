@@ -27,6 +27,7 @@ FRENCH = [
 ]
 PAIRS = [Query(*pair, "cross") for pair in zip(ENGLISH, FRENCH, strict=True)]
 ALONE = [Query(pair.text) for pair in PAIRS]
+SOURCES = [Query(pair.text, None, "cross") for pair in PAIRS]
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,8 @@ def one_by_one(pocket: Pocket, queries: list[Query]) -> list[Attention | InputEr
         (ALONE, {"causal": True, "to": "fr"}),
         (PAIRS, {}),
         (PAIRS, {"to": "fr"}),
+        (SOURCES, {}),
+        (SOURCES, {"to": "en"}),
     ],
 )
 def test_texts_together_read_as_one_by_one(load, batches, queries, options):
@@ -92,12 +95,12 @@ def test_texts_together_read_as_one_by_one(load, batches, queries, options):
 
 
 @pytest.mark.slow
-def test_a_target_to_be_written_is_read_by_itself(load, batches):
-    texts = [PAIRS[0], Query("Hello!", None, "cross"), PAIRS[2]]
+def test_targets_to_be_written_are_read_apart(load, batches):
+    texts = [PAIRS[0], SOURCES[1], PAIRS[2]]
     found = list(load().attend(texts))
     check(found, one_by_one(load(), texts))
     assert found[1].provenance.settings["translated"] is True
-    assert batches == [2]
+    assert batches == [2, 1]
 
 
 def test_batch_sizes_and_failures_are_heeded(load, batches):

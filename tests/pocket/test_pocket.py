@@ -212,10 +212,12 @@ def test_a_folder_without_weights_and_endless_targets(tmp_path, pocket, monkeypa
     with pytest.raises(ModelError, match="cannot be read"):
         load_pocket(folder=folder)
     monkeypatch.setattr("attnviz.models.pocket.model.MOST_WRITTEN", 3)
-    _, _, notes = pocket.write(pocket.encode_text("The red car is fast and the cat sat on the mat"))
+    ((_, _, notes),) = pocket.write(
+        [pocket.encode_text("The red car is fast and the cat sat on the mat")]
+    )
     assert notes[-1] == "the pocket model was stopped after 3 pieces of the target"
     monkeypatch.undo()
-    _, _, notes = pocket.write(pocket.encode_text("The red car is fast"))
+    ((_, _, notes),) = pocket.write([pocket.encode_text("The red car is fast")])
     assert not any("was stopped" in note for note in notes)
 
 

@@ -27,6 +27,7 @@ from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
 
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
+TOGETHER = 16  # texts whose targets are written in one pass
 FEW = 20  # pieces after a text that are enough to see what the model would write
 Place = TypeVar("Place")
 
@@ -181,7 +182,8 @@ class PocketExperiment(PieceExperiment):
             return None
         read, prompt = query.source_ids, query.target_ids[: 1 if query.source else None]
         watch = self._edit([change], instead)
-        return self.model.continue_text(read, prompt, query.language, watch)[0]
+        ((ids, _),) = self.model.continue_texts([read], [prompt], watch)
+        return self.model.decode(ids, query.language)
 
     def _mask_word(
         self, attention: Attention, target: str | None
@@ -212,6 +214,18 @@ class PocketExperiment(PieceExperiment):
         note = f"'{word.text}' is masked, so that the model predicts it"
         changed_attention = attention.with_maps((item,), notes=[note])
         return changed_attention, (effects.PredictedToken(position, number, word.text, position),)
+
+
+def head_outputs(
+    model: Any, queries: Sequence[Query], like: effects.Experiment
+) -> list[effects.HeadOutputs]:
+    """What each head puts out in each text; the model writes missing targets together."""
+    outputs = list[effects.HeadOutputs]()
+    for start in range(0, len(queries), TOGETHER):
+        some = queries[start : start + TOGETHER]
+        model.translate_all(some)
+        outputs += [PocketExperiment(model, query, None).head_outputs() for query in some]
+    return outputs
 
 
 class CausalExperiment(PieceExperiment):

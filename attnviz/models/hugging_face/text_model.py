@@ -13,14 +13,7 @@ from attnviz.core.query import Query
 from attnviz.core.records import dataclass, field, replace
 from attnviz.core.registry import ANSWERS, HEAD_STEPS
 from attnviz.mechanisms.formula import HeadArithmetic
-from attnviz.models.hugging_face import eager, loaded_model
-from attnviz.models.hugging_face.batching import (
-    FEW,
-    MapRunner,
-    map_bytes,
-    memory_budget,
-    read_one,
-)
+from attnviz.models.hugging_face import batching, eager, loaded_model
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.inputs.chat import render_messages
@@ -57,7 +50,7 @@ class HuggingFaceModel(loaded_model.LoadedModel):
         """
 
         def read(items: Mapping[int, EncodedQuery]) -> dict[int, Attention]:
-            return MapRunner(self, items, batch_size).attend()
+            return batching.MapRunner(self, items, batch_size).attend()
 
         return self.read_together(queries, read, self._attend_one)
 
@@ -71,7 +64,7 @@ class HuggingFaceModel(loaded_model.LoadedModel):
         """What is read of each query, in order; it takes so many times the bytes of its maps."""
         for query in self._encodings.keys() - set(queries):
             del self._encodings[query]
-        budget = memory_budget()
+        budget = batching.memory_budget()
         heads = dict[str, int]()
         # What lenses refuse is refused of a text alone.
         alone = bool(mixers_of(self.model)) or (
@@ -79,13 +72,13 @@ class HuggingFaceModel(loaded_model.LoadedModel):
         )  # a scan reads padding: each text has its own pass
         with quiet():
             encodings = [None if alone else self._encode_for_batch(query) for query in queries]
-        sizes = [0 if item is None else map_bytes(item, heads) for item in encodings]
+        sizes = [0 if item is None else batching.map_bytes(item, heads) for item in encodings]
         # A text with large maps is read alone.
         sizes = [0 if 8 * size > budget else arrays * size for size in sizes]
         for chunk in chunks_by_memory(sizes, budget):
             items = {n: item for n in chunk if sizes[n] and (item := encodings[n]) is not None}
             with quiet():
-                readings = read(items) if len(items) >= FEW else {}
+                readings = read(items) if len(items) >= batching.FEW else {}
             for number in chunk:
                 yield (readings.pop(number) if number in readings else read_alone(queries[number]))
 
@@ -106,7 +99,7 @@ class HuggingFaceModel(loaded_model.LoadedModel):
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
             with quiet():
-                return read_one(self, self.encode(query), query.in_blocks)
+                return batching.read_one(self, self.encode(query), query.in_blocks)
         except InputError as error:
             return error
 

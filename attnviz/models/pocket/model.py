@@ -227,35 +227,52 @@ class PocketModel(StoredModel):
 
     def translate(self, text: str) -> str:
         """The text in the other language, one likeliest piece after the other."""
-        return self.write(self.encode_text(text))[0]
+        return self.write([self.encode_text(text)])[0][0]
 
-    def write(self, source: EncodedText) -> tuple[str, str, list[str]]:
-        """A greedy translation, its language, and a note if the source's language is unclear."""
+    def write(self, sources: Sequence[EncodedText]) -> list[tuple[str, str, list[str]]]:
+        """Greedy translations, each with its language, and a note if its source's is unclear."""
         if self.to:
-            language, notes = self.to, list[str]()
+            languages = [(self.to, list[str]()) for _ in sources]
         else:
-            ((source_language, notes),) = self.languages([source])
-            language = OTHER[source_language]
-        text, length = self.continue_text(source.with_end()[0], [LANGUAGE[language]], language)
-        if length:
-            notes = [*notes, f"the pocket model was stopped after {length} pieces of the target"]
-        return text, language, notes
+            languages = [(OTHER[name], notes) for name, notes in self.languages(sources)]
+        read = [source.with_end()[0] for source in sources]
+        texts = self.continue_texts(read, [[LANGUAGE[name]] for name, _ in languages])
+        for (_, notes), (_, length) in zip(languages, texts, strict=True):
+            if length:
+                notes.append(f"the pocket model was stopped after {length} pieces of the target")
+        pairs = zip(texts, languages, strict=True)
+        return [(self.decode(ids, name), name, notes) for (ids, _), (name, notes) in pairs]
 
-    def continue_text(
-        self, read: list[int], prompt: list[int], language: str, watch: network.Watch | None = None
-    ) -> tuple[str, int]:
-        """The decoder's greedy continuation, and the length at which it was cut; 0: it ended."""
-        memory, _ = run_encoder(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)
-        ids, most = list(prompt), min(2 * len(read) + 10, MOST_WRITTEN)
-        while ids[-1] != END and len(ids) < len(prompt) + most:
-            states, _, _ = run_decoder(
-                self.weights, self.sizes, self.embed_many([ids])[0], memory, watch=watch
-            )
-            scores = to_numpy(predict_pieces(self.weights, states[0, -1:]))[0]
-            scores[NEVER_WRITTEN] = -np.inf
-            ids.append(int(scores.argmax()))
-        text = str(load_piece_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
-        return tidy(text, language) or "…", 0 if ids[-1] == END else most
+    def continue_texts(
+        self, read: Sequence[list[int]], prompts: Sequence[list[int]], watch: Any = None
+    ) -> list[tuple[list[int], int]]:
+        """Greedy continuations, each with the length at which it was cut; 0: it ended.
+
+        The decoder writes all at once, each by what the encoder `read` for it.
+        """
+        inputs, mask = self.embed_many(read)
+        memory, _ = run_encoder(self.weights, self.sizes, inputs, mask=mask, watch=watch)
+        texts, going = [list(prompt) for prompt in prompts], [*range(len(prompts))]
+        most = [min(2 * len(ids) + 10, MOST_WRITTEN) for ids in read]
+        while going:
+            # No mask: padding stands last and no position sees a later one.
+            inputs, _ = self.embed_many([texts[number] for number in going])
+            how = {"mask": None if mask is None else mask[going], "watch": watch}
+            states, _, _ = run_decoder(self.weights, self.sizes, inputs, memory[going], **how)
+            last = [len(texts[number]) - 1 for number in going]
+            scores = to_numpy(predict_pieces(self.weights, states[range(len(going)), last]))
+            scores[:, NEVER_WRITTEN] = -np.inf
+            for number, piece in zip(going, scores.argmax(axis=-1).tolist(), strict=True):
+                texts[number].append(piece)
+            new = [ids[len(prompt) :] for ids, prompt in zip(texts, prompts, strict=True)]
+            going = [n for n in going if new[n][-1] != END and len(new[n]) < most[n]]
+        return [
+            (ids, 0 if ids[-1] == END else length) for ids, length in zip(new, most, strict=True)
+        ]
+
+    def decode(self, ids: list[int], language: str) -> str:
+        """What the model wrote, as text."""
+        return tidy(str(load_piece_tokenizer(self.tokenizer).decode(ids)), language) or "…"
 
 
 def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:

@@ -73,6 +73,13 @@ class Pocket(PocketModel):
         feed = self._encode(query)
         return feed, self._finish(feed, attend_batch(self, [feed])[0])
 
+    def translate_all(self, queries: Sequence[Query]) -> None:
+        """Write the targets that queries lack in one pass; each query is read from what is kept."""
+        alone = [query for query in queries if query.kind == "cross" and query.target is None]
+        if alone:
+            items = [encode_texts(self, query) for query in alone]
+            self._inputs |= zip(alone, with_translations(self, items), strict=True)
+
     def _encode(self, query: Query) -> PocketInputs:
         if query not in self._inputs:
             while len(self._inputs) >= CACHED:
@@ -92,7 +99,7 @@ def attend_batches(
     batch_size: int | None,
     finish: Callable[[PocketInputs, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
-    """The maps of queries in order, by similar length; a pair without a target comes alone."""
+    """The maps of queries in order, by similar length; missing targets are written first."""
     answers: dict[int, Attention | InputError] = {}
     items: dict[int, Texts] = {}
     for number, query in enumerate(queries):
@@ -102,8 +109,12 @@ def attend_batches(
             answers[number] = error
     sizes = [map_bytes(model, items.get(number, ())) for number in range(len(queries))]
     for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
-        # Single texts and pairs use different layers; a pair without a target is read later.
-        for kind, texts in (("self", 1), ("cross", 2)):
+        # Single texts and pairs use different layers.
+        for kind, texts, read in (
+            ("self", 1, with_languages),
+            ("cross", 2, with_languages),
+            ("cross", 1, with_translations),
+        ):
             alike = [
                 number
                 for number in chunk
@@ -111,13 +122,9 @@ def attend_batches(
             ]
             how: Any = {"tokens": BATCH_TOKENS, "most": batch_size, "even": False}
             for batch in batches(alike, lambda number: lengths_of(items[number]), **how):
-                inputs = with_languages(model, [items[number] for number in batch])
+                inputs = read(model, [items[number] for number in batch])
                 answers |= zip(batch, map(finish, inputs, attend_batch(model, inputs)), strict=True)
-        for number in chunk:
-            if number not in answers:
-                inputs_of_pair = with_translation(model, items[number][0])
-                answers[number] = finish(inputs_of_pair, attend_batch(model, [inputs_of_pair])[0])
-            yield answers.pop(number)
+        yield from (answers.pop(number) for number in chunk)
 
 
 def encode_texts(model: PocketModel, query: Query) -> Texts:
@@ -134,18 +141,19 @@ def encode_texts(model: PocketModel, query: Query) -> Texts:
 def encode_query(model: PocketModel, query: Query) -> PocketInputs:
     """A query as the model reads it; the model writes a missing target."""
     texts = encode_texts(model, query)
-    if query.kind == "cross" and len(texts) == 1:
-        return with_translation(model, texts[0])
-    return with_languages(model, [texts])[0]
+    read = with_translations if query.kind == "cross" and len(texts) == 1 else with_languages
+    return read(model, [texts])[0]
 
 
-def with_translation(model: PocketModel, source: EncodedText) -> PocketInputs:
-    """A source and the model's own translation."""
-    (source,) = model.judge([source])
-    text, language, notes = model.write(source)
-    target = model.encode_text(text, "target")
-    notes = [*source.notes("the source"), *notes]
-    return PocketInputs(source, target, language, tuple(notes), translated=True)
+def with_translations(model: PocketModel, items: Sequence[Texts]) -> list[PocketInputs]:
+    """Sources, each with the model's own translation."""
+    sources = model.judge([source for (source,) in items])
+    inputs = []
+    for source, (text, language, notes) in zip(sources, model.write(sources), strict=True):
+        target = model.encode_text(text, "target")
+        notes = [*source.notes("the source"), *notes]
+        inputs.append(PocketInputs(source, target, language, tuple(notes), translated=True))
+    return inputs
 
 
 def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInputs]:

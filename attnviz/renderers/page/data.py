@@ -26,16 +26,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import AttentionMap, Link, Token
 from attnviz.core.errors import InputError
 from attnviz.core.records import dataclass
-from attnviz.renderers.colors import (
-    GLOW,
-    HEAD_COLORS,
-    HEAD_COLORS_ON_DARK,
-    SHADES,
-    SIGNED_SHADES,
-    diverging_path,
-    even_path,
-    hex_of,
-)
+from attnviz.renderers import colors
 
 _PLACES = 85 ** np.arange(4, -1, -1, dtype="u4")
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510  # 1020: small weights fit a byte
@@ -258,13 +249,13 @@ _DOWN_ON_DARK = ((0.215, 0.0, 50.0), (0.45, 0.11, 45.0), (0.70, 0.13, 58.0), (0.
 
 def schemes() -> dict[str, dict[str, str]]:
     """Name → {"light", "dark", "light_signed", "dark_signed"} → 256 or 257 colours in base64."""
-    dark_signed = diverging_path(_DOWN_ON_DARK, _UP_ON_DARK)
-    signed = {"light_signed": _bytes(SIGNED_SHADES), "dark_signed": _bytes(dark_signed)}
+    dark_signed = colors.diverging_path(_DOWN_ON_DARK, _UP_ON_DARK)
+    signed = {"light_signed": _bytes(colors.SIGNED_SHADES), "dark_signed": _bytes(dark_signed)}
     shares = {
-        "blue": (SHADES, even_path(_BLUES_ON_DARK, 256)),
-        "sunset": (even_path(_SUNSET, 256), even_path(_SUNSET_ON_DARK, 256)),
-        "grey": (even_path(_GREYS, 256), even_path(_GREYS_ON_DARK, 256)),
-        "glow": (GLOW, GLOW),
+        "blue": (colors.SHADES, colors.even_path(_BLUES_ON_DARK, 256)),
+        "sunset": (colors.even_path(_SUNSET, 256), colors.even_path(_SUNSET_ON_DARK, 256)),
+        "grey": (colors.even_path(_GREYS, 256), colors.even_path(_GREYS_ON_DARK, 256)),
+        "glow": (colors.GLOW, colors.GLOW),
     }
     return {
         name: {"light": _bytes(light), "dark": _bytes(dark), **signed}
@@ -274,8 +265,8 @@ def schemes() -> dict[str, dict[str, str]]:
 
 def head_colors() -> dict[str, list[str]]:
     """The colours of heads shown together, "light" and "dark", as style sheets write them."""
-    sides = {"light": HEAD_COLORS, "dark": HEAD_COLORS_ON_DARK}
-    return {name: [*map(hex_of, colors)] for name, colors in sides.items()}
+    sides = {"light": colors.HEAD_COLORS, "dark": colors.HEAD_COLORS_ON_DARK}
+    return {name: [*map(colors.hex_of, shades)] for name, shades in sides.items()}
 
 
 def _bytes(colors: NDArray[np.uint8]) -> str:

@@ -34,6 +34,31 @@ def test_what_the_user_says_about_threads_stays(monkeypatch):
     assert os.environ["MKL_CBWR"] == "COMPATIBLE"
 
 
+SHELL = """
+import os, sys
+from threadpoolctl import threadpool_info
+from attnviz.__main__ import main
+def leave(status):
+    found = [one["num_threads"] for one in threadpool_info() if one["internal_api"] == "openblas"]
+    print(status, *found or ["none"], file=sys.stderr)
+os._exit = leave
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [None, "2"])
+def test_numpy_has_one_thread_in_the_shell_unless_the_user_says_more(given):
+    """Two threads of a busy machine wait for each other: `explain` took ten times as long."""
+    variables = {"PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": ""}
+    if given:
+        variables["OPENBLAS_NUM_THREADS"] = given
+    command = [sys.executable, "-c", SHELL, "self", "the cat sat", "-q"]
+    environment = os.environ | variables
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.split() in (["0", given or "1"], ["0", "none"])
+
+
 @pytest.mark.slow
 def test_sums_are_the_same_on_any_number_of_threads():
     def sums(threads: int) -> list[str]:

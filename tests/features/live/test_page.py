@@ -23,6 +23,8 @@ def test_a_page_goes_to_its_file(monkeypatch, tmp_path):
 def test_the_sample_translations_are_the_models_own():
     model = load_pocket()
     assert [model.translate(text) for text in REFERENCE] == [*TRANSLATIONS]
+    together = model.write([model.encode_text(text) for text in REFERENCE])
+    assert [text for text, *_ in together] == [*TRANSLATIONS]
 
 
 @pytest.mark.parametrize(
