@@ -40,27 +40,23 @@ const STARTS = [
 /** Whole numbers below a limit, as numpy draws them. @param {0 | 1} seed */
 export function generator(seed) {
   let [state, step] = STARTS[seed];
-  /** @type {bigint | null} */
-  let half = null;
-  const next = () => {
-    if (half !== null) {
-      const value = half;
-      half = null;
-      return value;
+  const halves = (function* () {
+    for (;;) {
+      state = BigInt.asUintN(128, state * 0x2360ed051fc65da44385df649fccf645n + step);
+      const [mix, turn] = [BigInt.asUintN(64, (state >> 64n) ^ state), state >> 122n];
+      const whole = BigInt.asUintN(64, (mix >> turn) | (mix << (64n - turn)));
+      yield whole & 0xffffffffn;
+      yield whole >> 32n;
     }
-    state = BigInt.asUintN(128, state * 0x2360ed051fc65da44385df649fccf645n + step);
-    const [mix, turn] = [BigInt.asUintN(64, (state >> 64n) ^ state), state >> 122n];
-    const whole = BigInt.asUintN(64, (mix >> turn) | (mix << (64n - turn)));
-    half = whole >> 32n;
-    return whole & 0xffffffffn;
-  };
+  })();
   /** @param {number} limit */
   const below = (limit) => {
     if (limit === 1) return 0;
     const most = BigInt(limit);
-    let product = next() * most;
-    while ((product & 0xffffffffn) < 0x100000000n % most) product = next() * most;
-    return Number(product >> 32n);
+    for (;;) {
+      const product = halves.next().value * most;
+      if ((product & 0xffffffffn) >= 0x100000000n % most) return Number(product >> 32n);
+    }
   };
   /** @param {number} count */
   const permutation = (count) => {
@@ -278,18 +274,17 @@ export async function explainPiece(engine, pair, place, pause) {
 
   /** What each head of the set does, the largest effect first. */
   async function claimHeads() {
-    const effects = new Map();
-    for (const [number, effect] of (await each(heads, (at) => trials.lostHead(at))).entries()) effects.set(heads[number], effect);
-    const order = [...heads].sort((one, other) => effects.get(other) - effects.get(one));
+    const order = await each(heads, (at) => ({ at, effect: trials.lostHead(at) }));
+    order.sort((one, other) => other.effect - one.effect);
     /** @type {number[][]} */
     const again = [];
     for (const seed of /** @type {const} */ ([0, 1])) {
       const instead = trials.draw(seed);
-      again.push(await each(order.slice(0, RESAMPLES), (at) => trials.lostHead(at, instead)));
+      again.push(await each(order.slice(0, RESAMPLES), ({ at }) => trials.lostHead(at, instead)));
     }
-    return order.map((at, number) => {
-      const signs = new Set([effects.get(at), ...again.map((own) => own[number]).filter((value) => value !== undefined)].map((value) => value > 0));
-      const claim = { at, effect: effects.get(at), sure: signs.size === 1, weight: 0, linkEffect: 0 };
+    return order.map(({ at, effect }, number) => {
+      const signs = new Set([effect, ...again.map((own) => own[number]).filter((value) => value !== undefined)].map((value) => value > 0));
+      const claim = { at, effect, sure: signs.size === 1, weight: 0, linkEffect: 0 };
       return number < CARRIERS && claim.sure ? withLink(claim) : claim;
     });
   }

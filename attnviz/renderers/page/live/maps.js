@@ -9,6 +9,7 @@ import { isSpace, pointsOf, textOf } from "./unicode.js";
 /** @import { Piece } from "./tokenize.js" */
 /** @import { Unicode } from "./unicode.js" */
 /** @import { Matrix } from "./network.js" */
+/** @import { Pair, Pocket } from "./pocket.js" */
 /** @typedef {{points: number[], tokens: Piece[]}} Side */
 /**
  * @typedef {object} StreamMaps values of one stream
@@ -104,12 +105,7 @@ function joinWords(unicode, { values, ...rest }, queries, keys) {
   return { streamMaps: { ...rest, values: values.map((heads) => heads.map(joinHead)) }, queries: rows.words, keys: columns.words };
 }
 
-/**
- * Cells from a word to a word that set the scale; all where there are none.
- * @param {Piece[]} queries
- * @param {Piece[]} keys
- * @param {number | null} sink
- */
+/** Cells between words, which set the scale; all where there are none. @param {Piece[]} queries @param {Piece[]} keys @param {number | null} sink */
 function wordCells(queries, keys, sink) {
   const cells = queries.flatMap((query) =>
     keys.map((key, place) => !query.special && !key.special && place !== sink),
@@ -122,9 +118,8 @@ function sinkOf({ values, kind }, count) {
   if (kind !== "share" || count < 4) return null;
   const sums = new Float64Array(count * count);
   for (const head of values.flat()) head.forEach((value, cell) => (sums[cell] += value));
-  const receipts = Array.from({ length: count }, (_, key) =>
-    Array.from({ length: count }, (_, query) => sums[query * count + key]).reduce((one, other) => one + other),
-  );
+  const receipts = new Float64Array(count);
+  sums.forEach((value, cell) => (receipts[cell % count] += value));
   const total = receipts.reduce((one, other) => one + other);
   if (!(total > 0)) return null;
   const causal = !sums.some((value, cell) => cell % count > Math.floor(cell / count) && value !== 0);
@@ -177,10 +172,7 @@ function largestOf({ values }) {
 
 /**
  * The document of a run and the codes that it refers to.
- * @param {import("./pocket.js").Pocket} pocket
- * @param {import("./pocket.js").Pair} pair
- * @param {StreamMaps[]} streams
- * @param {string} lens
+ * @param {Pocket} pocket @param {Pair} pair @param {StreamMaps[]} streams @param {string} lens
  * @param {{notes: string[], facts: [string, string][]}} told
  */
 export function pageDocument(pocket, pair, streams, lens, { notes, facts }) {
@@ -244,7 +236,7 @@ export function pageDocument(pocket, pair, streams, lens, { notes, facts }) {
   return { document, codes };
 }
 
-/** What queries and keys stand for. @param {import("./pocket.js").Pocket} pocket @param {import("./pocket.js").Pair} pair @returns {Record<string, Side>} */
+/** What queries and keys stand for. @param {Pocket} pocket @param {Pair} pair @returns {Record<string, Side>} */
 export function sidesOf({ tokenizer }, { source, target, language }) {
   const end = tokenizer.specialPiece(2, source.points.length);
   const tag = tokenizer.specialPiece(language === "en" ? 3 : 4, 0);

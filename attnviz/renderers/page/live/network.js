@@ -200,13 +200,7 @@ export const GELU = Math.sqrt(2 / Math.PI);
 /** @param {Matrix} x @returns {Matrix} */
 const gelu = (x) => x.map((v) => 0.5 * v * (1 + Math.tanh(GELU * (v + 0.044715 * v * v * v))));
 
-/**
- * Pieces as the layers take them, the first at a position.
- * @param {Model} model
- * @param {number[]} ids
- * @param {number} first
- * @returns {Matrix}
- */
+/** Pieces as the layers take them. @param {Model} model @param {number[]} ids @param {number} first its position @returns {Matrix} */
 export function embed(model, ids, first) {
   const { size } = model.sizes;
   const rows = model.linear("embedding").weight;
@@ -332,14 +326,7 @@ function feedForward(model, layer, x, tape) {
   return sum(x, linearOf(gelu(inner), rows, model.linear(`${layer}.feed_forward.out`)));
 }
 
-/**
- * A text through the encoder.
- * @param {Model} model
- * @param {number[]} ids
- * @param {Off} off
- * @param {Tape | null} tape
- * @returns {{memory: Matrix, shares: Shares[]}}
- */
+/** A text through the encoder. @param {Model} model @param {number[]} ids @param {Off} off @param {Tape | null} tape */
 export function encode(model, ids, off = NOTHING, tape = null) {
   let x = embed(model, ids, 0);
   const shares = [];

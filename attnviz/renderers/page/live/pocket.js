@@ -52,10 +52,8 @@ export function createPocket(model, tell = () => {}) {
     const value = memory.has(name) ? memory.get(name) : make();
     memory.delete(name);
     memory.set(name, value);
-    for (const old of memory.keys()) {
-      if (memory.size <= MOST_MEMORIES) break;
-      memory.delete(old);
-    }
+    const [oldest] = memory.keys();
+    if (memory.size > MOST_MEMORIES) memory.delete(oldest);
     return value;
   }
 

@@ -86,12 +86,7 @@ export function createTokenizer(facts) {
     return runs.flatMap(mergePairs);
   }
 
-  /**
-   * The text in pieces; an Error in one line where it has none, or too many.
-   * @param {string} text
-   * @param {string} what
-   * @returns {EncodedText}
-   */
+  /** A text in pieces; a one-line Error where it has none or too many. @param {string} text @param {string} what @returns {EncodedText} */
   function encode(text, what) {
     const points = pointsOf(text);
     if (points.length > MOST_CHARACTERS) throw new Error(`the ${what} is too long: this page reads up to ${LONGEST} pieces`);
@@ -159,9 +154,7 @@ export function createTokenizer(facts) {
   }
 
   /** A special piece, which covers no text. @param {number} id @param {number} place @returns {Piece} */
-  const specialPiece = (id, place) => {
-    return { text: vocabulary[id], start: place, end: place, special: true };
-  };
+  const specialPiece = (id, place) => ({ text: vocabulary[id], start: place, end: place, special: true });
 
   return { encode, decode, notes, specialPiece, unicode, vocabulary };
 }

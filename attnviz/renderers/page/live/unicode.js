@@ -5,14 +5,7 @@
  */
 
 /** @typedef {{at: (point: number) => any}} Runs a value for each code point */
-/**
- * @typedef {object} Unicode
- * @property {Runs} category
- * @property {Runs} wide
- * @property {Runs} combining
- * @property {Runs} decomposes
- * @property {Runs} punctuation
- */
+/** @typedef {Record<"category" | "wide" | "combining" | "decomposes" | "punctuation", Runs>} Unicode */
 /** @typedef {{point: number, start: number, end: number}} Character a character and where it was read */
 
 /** What Python calls white space. */
@@ -67,46 +60,23 @@ export const isAlphanumeric = (unicode, point) =>
  * @returns {Character[]}
  */
 export function compose(unicode, text) {
-  const parts = decompose(unicode, text);
   /** @type {Change[]} */
   const whole = [];
-  /** @type {Change | null} */
-  let starter = null;
-  /** @type {Change[]} */
-  let marks = [];
-  const flush = () => {
-    if (starter) whole.push(starter);
-    whole.push(...marks);
-    starter = null;
-    marks = [];
-  };
-  let last = -1;
-  for (const part of parts) {
+  // Where the last starter stands, and the order of the last mark behind it.
+  let [starter, last] = [-1, -1];
+  for (const part of decompose(unicode, text)) {
     const order = unicode.combining.at(part[0]);
-    if (!starter) {
-      if (order) whole.push(part);
-      else starter = part;
-      continue;
-    }
-    const pair = last < order ? pairOf(unicode, starter[0], part[0]) : 0;
-    if (pair) starter = [pair, starter[1] + part[1] - 1];
-    else if (order) {
-      marks.push(part);
-      last = order;
-    } else {
-      flush();
-      starter = part;
-      last = -1;
+    const pair = starter >= 0 && last < order ? pairOf(unicode, whole[starter][0], part[0]) : 0;
+    if (pair) whole[starter] = [pair, whole[starter][1] + part[1] - 1];
+    else {
+      whole.push(part);
+      if (order) last = order;
+      else [starter, last] = [whole.length - 1, -1];
     }
   }
-  flush();
   let from = 0;
   return whole.map(([point, change]) => {
-    if (change > 0) {
-      const { start, end } = from ? text[from - 1] : { start: 0, end: 0 };
-      return { point, start, end };
-    }
-    const { start, end } = text[from];
+    const { start, end } = text[change > 0 ? from - 1 : from] ?? { start: 0, end: 0 };
     from += 1 - change;
     return { point, start, end };
   });

@@ -9,6 +9,7 @@ import { printable, sidesOf } from "./maps.js";
 import { NOTHING, linearOf, momentsOf, waveAt } from "./network.js";
 
 /** @import { Matrix, Model, Tape } from "./network.js" */
+/** @import { Pair, Pocket } from "./pocket.js" */
 /** @typedef {{writer: string, value: number, role: string}} Part */
 
 const ARGUMENTS = 10;
@@ -79,9 +80,7 @@ function atDistance(shares, query, key) {
 
 /**
  * What meets in one head: its block with those before, its weights, and what it makes scores of.
- * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Pair} pair
- * @param {Link} link
+ * @param {Pocket} engine @param {Pair} pair @param {Link} link
  */
 function readLink(engine, pair, [stream, layer, headName, query, key]) {
   const { size, heads } = engine.model.sizes;
@@ -104,9 +103,7 @@ function readLink(engine, pair, [stream, layer, headName, query, key]) {
 
 /**
  * One number from query and key to the change of log p when its link is cut, as Python's LinkSteps.
- * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Pair} pair
- * @param {Link} link
+ * @param {Pocket} engine @param {Pair} pair @param {Link} link
  */
 export function unfoldLink(engine, pair, link) {
   const [stream, layer, , query, key] = link;
@@ -129,9 +126,7 @@ export function unfoldLink(engine, pair, link) {
 
 /**
  * Why a head looks from a query at a key: the fields of Python's LinkReport that the page shows.
- * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Pair} pair
- * @param {Link} link
+ * @param {Pocket} engine @param {Pair} pair @param {Link} link
  */
 export function explainLink(engine, pair, link) {
   const [stream, , , query, key] = link;
@@ -160,13 +155,8 @@ export function explainLink(engine, pair, link) {
 
 /**
  * The tokens that a head's output at a row argues for and against, and what the model predicts.
- * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Pair} pair
- * @param {Tape} decoder
- * @param {Tape[number]} block
- * @param {number} row
- * @param {Matrix} output
- * @param {number} head
+ * @param {Pocket} engine @param {Pair} pair @param {Tape} decoder @param {Tape[number]} block
+ * @param {number} row @param {Matrix} output @param {number} head
  */
 function contributions({ model, tokenizer, spell: spellPiece }, pair, decoder, block, row, output, head) {
   const { size } = model.sizes;

@@ -11,24 +11,17 @@ import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
 import { explainLink, unfoldLink } from "./why.js";
 
-/** @import { Off } from "./network.js" */
+/** @import { Off, Tape } from "./network.js" */
+/** @import { Pair, Pocket } from "./pocket.js" */
 /**
- * @typedef {object} Question
- * @property {number} id
- * @property {"attend" | "heads" | "why" | "explain"} kind
- * @property {number} [pane]
- * @property {string} source
- * @property {string | null} target
- * @property {string} lens
- * @property {Off} off
- * @property {string | null} [to]
- * @property {"all" | number | null} [explain]
- * @property {Parameters<typeof explainLink>[2]} [link]
+ * @typedef {{id: number, kind: "attend" | "heads" | "why" | "explain", pane?: number, source: string,
+ *   target: string | null, lens: string, off: Off, to?: string | null, explain?: "all" | number | null,
+ *   link?: Parameters<typeof explainLink>[2]}} Question
  */
 
 const RAW = "share of a row's attention";
 const scope = /** @type {any} */ (self);
-/** @type {import("./pocket.js").Pocket | null} */
+/** @type {Pocket | null} */
 let pocket = null;
 /** @type {Question[]} */
 let queue = [];
@@ -92,7 +85,7 @@ async function runStep(fields, step) {
   }
 }
 
-/** @param {import("./pocket.js").Pocket} engine @param {Question} question */
+/** @param {Pocket} engine @param {Question} question */
 const why = (engine, { id, kind, source, target, to = null, link }) => runStep({ id, kind }, () => {
   if (!link) throw new Error("which link?");
   const pair = engine.read(source, target, to);
@@ -103,7 +96,7 @@ const why = (engine, { id, kind, source, target, to = null, link }) => runStep({
 const TURN = 40;
 const CANCEL = Symbol("no longer wanted");
 
-/** What decided a piece, unless another question comes meanwhile. @param {import("./pocket.js").Pocket} engine @param {Question} question */
+/** What decided a piece, unless another question comes meanwhile. @param {Pocket} engine @param {Question} question */
 async function explain(engine, { id, kind, source, target, to = null, explain: piece }) {
   if (!source) return; // the search before was given up
   let [last, lastWords] = [performance.now(), ""];
@@ -124,36 +117,28 @@ async function explain(engine, { id, kind, source, target, to = null, explain: p
   });
 }
 
-/** @param {import("./pocket.js").Pocket} engine @param {Question} question */
+/** @param {Pocket} engine @param {Question} question */
 function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = null, explain = null }) {
   const start = performance.now();
   const pair = engine.read(source, target, to);
-  const before = engine.logProbabilities(pair, pair.decoder);
-  let run = pair;
-  let change = null;
-  if (!isNothing(off)) {
-    const other = engine.rerun(pair, off);
-    run = { ...pair, ...other };
-    const after = engine.logProbabilities(pair, other.decoder);
-    change = {
-      pieces: piecesOf(engine, pair, after),
-      total: sum(after),
-      effect: sum(before) - sum(after),
-    };
-  }
+  const run = isNothing(off) ? pair : { ...pair, ...engine.rerun(pair, off) };
+  const [before, after] = [pair, run].map(({ decoder }) => engine.logProbabilities(pair, decoder));
   tell("gathering the maps");
   const lensMaps = throughLens(engine, pair, run, lens, off, explain ?? "all");
   const { document, codes } = pageDocument(engine, pair, lensMaps.streams, lens === "raw" ? "" : lens, lensMaps);
-  if (change) {
-    const { written } = engine.write(run.decoder, pair.source.ids.length + 1, pair.language);
-    Object.assign(change, { written });
-  }
+  const changed = run === pair ? null : {
+    pieces: piecesOf(engine, pair, after),
+    total: sum(after),
+    effect: sum(before) - sum(after),
+    // Last of all, as the decoder reads what it writes.
+    written: engine.write(run.decoder, pair.source.ids.length + 1, pair.language).written,
+  };
   const answer = {
     language: languagesOf(pair)[0],
     to: languagesOf(pair)[1],
     written: pair.written,
     pieces: piecesOf(engine, pair, before),
-    changed: change,
+    changed,
     seconds: (performance.now() - start) / 1000,
     notes: pair.notes,
   };
@@ -163,7 +148,7 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
 /** @param {number[]} numbers */
 const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 
-/** @param {import("./pocket.js").Pocket} engine @param {import("./pocket.js").Pair} pair @param {number[]} logs */
+/** @param {Pocket} engine @param {Pair} pair @param {number[]} logs */
 function piecesOf(engine, pair, logs) {
   const { points, tokens } = sidesOf(engine, pair).target;
   return logs.map((logp, place) => {
@@ -176,12 +161,8 @@ const EXTENSION = "the paper defines rollout for encoders only, and attnviz exte
 
 /**
  * The maps of a run through a lens, and what a reader must know of them.
- * @param {import("./pocket.js").Pocket} engine
- * @param {import("./pocket.js").Pair} pair
- * @param {Pick<import("./pocket.js").Pair, "encoding" | "decoder">} run
- * @param {string} lens
- * @param {Off} off
- * @param {"all" | number} explain
+ * @param {Pocket} engine @param {Pair} pair @param {Pick<Pair, "encoding" | "decoder">} run
+ * @param {string} lens @param {Off} off @param {"all" | number} explain
  * @returns {{streams: import("./maps.js").StreamMaps[], notes: string[], facts: [string, string][]}}
  */
 function throughLens(engine, pair, run, lens, off, explain) {
@@ -197,7 +178,7 @@ function throughLens(engine, pair, run, lens, off, explain) {
   if (lens !== "effect") return result(raw, "share", RAW, []);
   const places = explain === "all" ? pair.target.ids.map((_, place) => place) : [explain - 1];
   if (!(places[0] in pair.target.ids)) throw new Error(`the target has no piece ${explain}: name one from 1 to ${target - 1}`);
-  /** @type {import("./network.js").Tape} */
+  /** @type {Tape} */
   const tape = [];
   const { decoder } = engine.rerun(pair, off, tape);
   const states = new Float64Array(target * model.sizes.size);
@@ -233,7 +214,7 @@ function byHead(rows, heads) {
   });
 }
 
-/** The effect of each single head, stream by stream, until another message comes. @param {import("./pocket.js").Pocket} engine @param {Question} question */
+/** The effect of each single head, stream by stream, until another message comes. @param {Pocket} engine @param {Question} question */
 async function headEffects(engine, question) {
   const { id, pane, source, target, to = null, off = NOTHING } = question;
   const pair = engine.read(source, target, to);

@@ -6,7 +6,7 @@ import { countNoun, explainMeasure, spell } from "./numbers.js";
 import { createStore } from "./address.js";
 import { skipTo, tellMissing, tellWhatBreaks } from "./broken.js";
 import { createSaving } from "./saving.js";
-import { make, onceAFrame, part } from "./surface.js";
+import { make, onceAFrame, part, textOf } from "./surface.js";
 
 /**
  * @typedef {number | null} Score null where it says nothing
@@ -30,7 +30,7 @@ const MOST = 200;
 const USUAL = [["relative-entropy", "entropy"], ["effect", "distance", "patch-distance", "span"]];
 
 /** @type {AtlasDocument} */
-const page = JSON.parse(part("document").textContent ?? "");
+const page = JSON.parse(textOf("document"));
 /** @param {(one: AtlasStream, value: string) => boolean | undefined} fits */
 const someStream = (fits) => (/** @type {string} */ value) => (!value || page.streams.some((one) => fits(one, value)) ? value : undefined);
 const measureName = someStream(({ measures }, value) => measures.some(({ name }) => name === value));

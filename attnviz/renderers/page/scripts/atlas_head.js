@@ -174,12 +174,13 @@ function levels(counts, name, thing) {
   return draw("svg", { class: "bars levels", viewBox: `0 0 ${counts.length * 30} 58`, role: "img", "aria-label": label }, [draw("path", { class: "axis", d: `M0 40.5H${counts.length * 30}` }), ...bars, ...ends]);
 }
 
+/** Keys with their weights, which follow each other. @param {number[]} keys */
+const pairsOf = (keys) => keys.flatMap((key, at) => (at % 2 ? [] : [/** @type {[number, number]} */ ([key, keys[at + 1]])]));
+
 /** @param {AtlasStream} stream @param {TextLinks} link */
 function sentence(stream, [place, query, ...keys]) {
   const [id, queries, others] = stream.texts[place];
-  /** @type {Map<number, number>} */
-  const weights = new Map();
-  for (let at = 0; at < keys.length; at += 2) weights.set(keys[at], keys[at + 1]);
+  const weights = new Map(pairsOf(keys));
   const own = others === undefined;
   const lines = own ? [words(queries, query, weights)] : [words(queries, query, new Map()), words(others, -1, weights)];
   return make("p", { class: "text", title: `text ${id}` }, [make("output", {}, [spell(keys[1])]), ...lines.map((line) => make("span", { class: "line" }, line))]);
@@ -190,16 +191,12 @@ function picture(stream, [place, query, ...keys]) {
   const [name, { special, rows, columns, image }] = [stream.texts[place][0], stream.pictures[place]];
   const patch = /** @param {number} token */ (token) => [(token - special.length) % columns, Math.floor((token - special.length) / columns)];
   const nameOf = /** @param {number} token */ (token) => special[token] ?? patch(token).reverse().join(",");
-  const shades = [];
-  const remarks = [];
-  for (let at = 0; at < keys.length; at += 2) {
-    if (special[keys[at]] !== undefined) {
-      remarks.push(`${special[keys[at]]} ${spell(keys[at + 1])}`);
-      continue;
-    }
-    const [x, y] = patch(keys[at]);
-    shades.push(draw("rect", { class: "key", x, y, width: 1, height: 1, "fill-opacity": (0.7 * Math.min(keys[at + 1] / (keys[1] || 1), 1)).toFixed(2) }));
-  }
+  const links = pairsOf(keys);
+  const remarks = links.filter(([key]) => key in special).map(([key, weight]) => ` · ${special[key]} ${spell(weight)}`);
+  const shades = links.filter(([key]) => !(key in special)).map(([key, weight]) => {
+    const [[x, y], share] = [patch(key), Math.min(weight / (keys[1] || 1), 1)];
+    return draw("rect", { class: "key", x, y, width: 1, height: 1, "fill-opacity": (0.7 * share).toFixed(2) });
+  });
   const [x, y] = patch(query);
   const frame = ["under", "over"].map((kind) => draw("rect", { class: kind, x, y, width: 1, height: 1 }));
   const label = `${name}: patch ${nameOf(query)} attends to ${nameOf(keys[0])} by ${spell(keys[1])}`;
@@ -207,7 +204,7 @@ function picture(stream, [place, query, ...keys]) {
     make("span", { class: "patches" }, [
       image ? make("img", { src: image, alt: label }) : label,
       draw("svg", { viewBox: `0 0 ${columns} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true" }, [...shades, ...frame])]),
-    make("output", {}, [spell(keys[1])]), make("small", {}, remarks.map((one) => ` · ${one}`)),
+    make("output", {}, [spell(keys[1])]), make("small", {}, remarks),
   ]);
 }
 

@@ -2,7 +2,7 @@
 
 import { theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { ARROWS, draw, onceAFrame, write } from "./surface.js";
+import { ARROWS, draw, onceAFrame, paintAt, write } from "./surface.js";
 
 /** @import { AtlasHead } from "./atlas.js" */
 /**
@@ -99,11 +99,8 @@ export function createScatter(element, on) {
       marks[0].forEach((value) => write(surface, label(value), at(0, value), bottom + 12, { size: 11, color: faint, align: "center" }));
       marks[1].forEach((value) => write(surface, label(value), EDGE.left - 7, at(1, value), { size: 11, color: faint, align: "right" }));
       write(surface, scene.names[0], (EDGE.left + right) / 2, height - 8, { color: ink, align: "center" });
-      surface.save();
-      surface.translate(9, (EDGE.top + bottom) / 2);
-      surface.rotate(-Math.PI / 2);
-      write(surface, scene.names[1], 0, 0, { color: ink, align: "center" });
-      surface.restore();
+      const up = () => write(surface, scene.names[1], 0, 0, { color: ink, align: "center" });
+      paintAt(surface, 9, (EDGE.top + bottom) / 2, up, true);
       for (const [number, [x, y]] of places) {
         surface.globalAlpha = scene.visible.has(number) ? 1 : 0.13;
         surface.fillStyle = scene.color(scene.heads[number]).replace(/^var.*/, faint);

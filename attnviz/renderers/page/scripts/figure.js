@@ -1,7 +1,7 @@
 /** A figure, laid out to a width: title, what it is of, what is drawn, legend, scale, and what must be known. */
 
 import { inLight, paintBar, theme } from "./colors.js";
-import { font, write } from "./surface.js";
+import { font, paintAt, write } from "./surface.js";
 import { SvgSurface } from "./svg.js";
 
 /**
@@ -82,12 +82,7 @@ export function layout({ title, caption, parts, facts }, { width, withTitle, lig
     }
     y += GAP;
     const at = y;
-    steps.push((surface) => {
-      surface.save();
-      surface.translate(EDGE, at);
-      drawing.paint(surface);
-      surface.restore();
-    });
+    steps.push((surface) => paintAt(surface, EDGE, at, () => drawing.paint(surface)));
     y += drawing.height;
   }
   const { legend = [], scale } = parts[0].drawing;
@@ -127,9 +122,9 @@ export function layout({ title, caption, parts, facts }, { width, withTitle, lig
 
 /** @param {Figure} figure @param {number} millimetres its width on paper; 0: in pixels */
 export function asSvg(figure, millimetres) {
-  const surface = new SvgSurface(figure.width, figure.height, millimetres);
+  const surface = new SvgSurface();
   figure.paint(/** @type {any} */ (surface));
-  return new Blob([surface.toString()], { type: "image/svg+xml" });
+  return new Blob([surface.asFile(figure.width, figure.height, millimetres)], { type: "image/svg+xml" });
 }
 
 /** @param {Figure} figure @param {number} scale @param {HTMLCanvasElement} [canvas] */

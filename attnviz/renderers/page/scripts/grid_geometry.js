@@ -23,10 +23,7 @@ const [TITLE, GAP, LABEL_STEP] = [20, 6, 13];
  * @property {number} columnStep
  */
 
-/**
- * How far the reader has gone in, and which column and row then stand first.
- * @typedef {{factor: number, column: number, row: number}} Zoom
- */
+/** @typedef {{factor: number, column: number, row: number}} Zoom how far the reader has gone in, which column and row then stand first */
 
 /** @param {string} text @returns {Zoom} */
 export function readZoom(text) {
@@ -95,13 +92,7 @@ export function wholeSize({ left, top, width, height }) {
   return /** @type {[number, number]} */ ([left + width + GAP, top + height + GAP]);
 }
 
-/**
- * The cell at a point; a row or column of -1 beside them.
- * @param {Geometry} geometry
- * @param {ShownMatrix} matrix
- * @param {number} x
- * @param {number} y
- */
+/** The cell at a point; -1 beside rows or columns. @param {Geometry} geometry @param {ShownMatrix} matrix @param {number} x @param {number} y */
 export function cellAt(geometry, matrix, x, y) {
   const { left, top, width, height } = geometry;
   const inside = { across: x >= left && x < left + width, down: y >= top && y < top + height };
@@ -115,11 +106,7 @@ export function cellAt(geometry, matrix, x, y) {
 
 /**
  * The zoom by so much around a point, which stays where it is.
- * @param {Geometry} geometry
- * @param {Zoom} zoom
- * @param {number} by
- * @param {number} x
- * @param {number} y
+ * @param {Geometry} geometry @param {Zoom} zoom @param {number} by @param {number} x @param {number} y
  * @returns {Zoom}
  */
 export function zoomedAt(geometry, zoom, by, x, y) {

@@ -4,8 +4,8 @@ import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
 import { LABEL_FONT } from "./grid_geometry.js";
 import { fitText, withLabel } from "./labels.js";
 import { spellShort } from "./numbers.js";
-import { font, write } from "./surface.js";
-import { strongestBlocks } from "./thumbnail.js";
+import { font, paintAt, write } from "./surface.js";
+import { blocksImage, strongestBlocks } from "./thumbnail.js";
 
 /** @import { Geometry } from "./grid_geometry.js" */
 
@@ -23,10 +23,8 @@ export const AXES = ["query (attends)", "key (attended)"];
 export function gridImage(matrix, colors, { cellWidth, cellHeight }) {
   const [down, across] = [cellHeight, cellWidth].map((cell) => Math.max(Math.ceil(1 / (cell * (devicePixelRatio || 1))), 1));
   const pooled = strongestBlocks(matrix.values, matrix.queries.length, matrix.keys.length, down, across);
-  const image = new ImageData(pooled.width, pooled.height);
-  const data = new Uint32Array(image.data.buffer);
   const steps = pixels(colors);
-  for (let at = 0; at < data.length; at++) data[at] = steps[colorPlace(colors, pooled.values[at])];
+  const image = blocksImage(pooled, (value) => steps[colorPlace(colors, value)]);
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [pooled.width, pooled.height];
   /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
@@ -123,11 +121,8 @@ function paintLabels(surface, geometry, matrix, theme) {
   }
   const [query, key] = matrix.axes ?? AXES;
   write(surface, `${key} →`, left, 9, { size: 11, color: theme.faint });
-  surface.save();
-  surface.translate(9, top);
-  surface.rotate(-Math.PI / 2);
-  write(surface, `← ${height < 90 ? query.split(" ")[0] : query}`, 0, 0, { size: 11, color: theme.faint, align: "right" });
-  surface.restore();
+  const words = `← ${height < 90 ? query.split(" ")[0] : query}`;
+  paintAt(surface, 9, top, () => write(surface, words, 0, 0, { size: 11, color: theme.faint, align: "right" }), true);
 }
 
 /** How far away the labels are that one put in between would touch. @param {number} place @param {number} step every how many places a label stands @param {number} cell */

@@ -8,11 +8,11 @@ import { NOWHERE, look, lookAt, pinOf, pointedCell } from "./look.js";
 import { clamp } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 
-/** @typedef {{row: number, column: number}} Cell */
+/** @import { Geometry, Zoom } from "./grid_geometry.js" */
 
 /**
  * @param {Store} store
- * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {Readout} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
@@ -23,7 +23,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
   const element = make("div", { class: "plot" }, [base, over]);
   /** @type {Scene} */
   let scene;
-  /** @type {import("./grid_geometry.js").Geometry} */
+  /** @type {Geometry} */
   let geometry;
   /** @type {ReturnType<typeof gridImage> | undefined} */
   let image;
@@ -73,7 +73,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
     repaintOver();
     if (isLinked) lookAt(scene, cell.row, cell.column, element);
   };
-  /** @param {import("./grid_geometry.js").Zoom} next */
+  /** @param {Zoom} next */
   const zoomTo = (next) => {
     zoom = next;
     // A swipe scrolls the page unless there is something to pan.
@@ -176,12 +176,7 @@ export function createHeatmap(store, readout, toggleLink, isLinked) {
 /** @param {MouseEvent} event */
 const at = (event) => ({ x: event.offsetX, y: event.offsetY });
 
-/**
- * @param {import("./grid_geometry.js").Geometry} geometry
- * @param {import("./grid_geometry.js").Zoom} zoom
- * @param {number} across
- * @param {number} down
- */
+/** @param {Geometry} geometry @param {Zoom} zoom @param {number} across @param {number} down */
 function pan(geometry, zoom, across, down) {
   return {
     factor: zoom.factor,
@@ -190,13 +185,7 @@ function pan(geometry, zoom, across, down) {
   };
 }
 
-/**
- * The same zoom, moved as little as it takes to show a cell.
- * @param {import("./grid_geometry.js").Geometry} geometry
- * @param {import("./grid_geometry.js").Zoom} zoom
- * @param {number} row
- * @param {number} column
- */
+/** The zoom, moved just enough to show a cell. @param {Geometry} geometry @param {Zoom} zoom @param {number} row @param {number} column */
 function reveal(geometry, zoom, row, column) {
   if (zoom.factor <= 1) return zoom;
   const [across, down] = [geometry.width / geometry.cellWidth, geometry.height / geometry.cellHeight];
@@ -207,13 +196,7 @@ function reveal(geometry, zoom, row, column) {
   };
 }
 
-/**
- * The row and the column of a cell marked.
- * @param {Surface} surface
- * @param {import("./grid_geometry.js").Geometry} geometry
- * @param {Scene} scene
- * @param {Cell} cell
- */
+/** The row and the column of a cell marked. @param {Surface} surface @param {Geometry} geometry @param {Scene} scene @param {Cell} cell */
 function paintCrossing(surface, geometry, scene, { row, column }) {
   const { matrix } = scene;
   const colors = theme();

@@ -19,7 +19,7 @@ function outline(surface, color, ...[x, y, wide, high]) {
   surface.strokeRect(x + 1.5, y + 1.5, wide - 3, high - 3);
 }
 
-/** @param {Store} store @param {ReturnType<typeof import("./readout.js").createReadout>} readout @returns {View} */
+/** @param {Store} store @param {Readout} readout @returns {View} */
 export function createImage(store, readout) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture in patches" });
   const queries = make("select", { "aria-label": "query", onchange: () => store.set({ row: Number(queries.value) }) });

@@ -36,8 +36,7 @@ export function fitText(surface, text, width) {
 function cut(surface, text, width) {
   if (surface.measureText(text).width <= width) return text;
   const characters = Array.from(text);
-  let low = 0;
-  let high = characters.length;
+  let [low, high] = [0, characters.length];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
     const fits = surface.measureText(`${characters.slice(0, middle).join("")}…`).width <= width;

@@ -10,13 +10,15 @@ import { headsOfLayer } from "./model.js";
 import { spellHeads } from "./state.js";
 import { ARROWS, make, onceAFrame, patch, sizeCanvas, write } from "./surface.js";
 
+/** @import { Line, LinesLayout } from "./lines_painting.js" */
+
 const FEW_LINES = 600;
 /** How many of these views there are. */
 let count = 0;
 
 /**
  * @param {Store} store
- * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {Readout} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @param {boolean} isLinked whether the rest of the page shows what is pointed at
  * @returns {View}
@@ -32,9 +34,9 @@ export function createLines(store, readout, toggleLink, isLinked) {
   const element = make("div", {}, [tiles, scroller, tools]);
   /** @type {Scene} */
   let scene;
-  /** @type {import("./lines_painting.js").LinesLayout} */
+  /** @type {LinesLayout} */
   let layout;
-  /** @type {import("./lines_painting.js").Line[]} */
+  /** @type {Line[]} */
   let every = [];
   let hover = NOWHERE;
   let threshold = 0;
@@ -42,7 +44,7 @@ export function createLines(store, readout, toggleLink, isLinked) {
   const readPin = () => (scene.state.row >= 0 ? { ...pinOf(scene), column: -1 } : pinOf(scene));
   const active = () => (hover.row >= 0 || hover.column >= 0 ? hover : readPin());
 
-  /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} plan @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} target @param {typeof every} all */
+  /** @param {Surface} surface @param {LinesLayout} plan @param {[number, number]} window @param {Cell} now what is looked at @param {Scene} target @param {typeof every} all */
   const paintAll = (surface, plan, window, now, target, all) => {
     const colors = theme();
     const one = now.row >= 0 || now.column >= 0;
@@ -205,11 +207,7 @@ function usual(matrices) {
   return Math.max(0.02, Math.round(Math.abs(values[strong[strong.length - 1]]) * 500) / 500);
 }
 
-/**
- * @param {import("./lines_painting.js").Line[]} lines
- * @param {import("./lines_painting.js").LinesLayout} layout
- * @param {[number, number]} window
- */
+/** @param {Line[]} lines @param {LinesLayout} layout @param {[number, number]} window */
 function visible(lines, layout, [top, bottom]) {
   return lines.filter(({ row, column }) => {
     const [from, to] = [rowMiddle(layout, row), columnMiddle(layout, column)];
@@ -217,7 +215,7 @@ function visible(lines, layout, [top, bottom]) {
   });
 }
 
-/** @param {import("./lines_painting.js").LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
+/** @param {LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
 function tokenAt(layout, scene, x, y) {
   const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
   if (x <= layout.left + 4) return row >= 0 && row < scene.matrix.queries.length ? { row, column: -1 } : NOWHERE;

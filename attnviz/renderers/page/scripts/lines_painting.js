@@ -73,12 +73,7 @@ export function traceLine(surface, layout, row, column) {
   surface.bezierCurveTo(middle, from, middle, to, layout.right - 6, to);
 }
 
-/**
- * @param {Surface} surface
- * @param {LinesLayout} layout
- * @param {Line[]} lines
- * @param {number} top the value that the broadest line stands for
- */
+/** @param {Surface} surface @param {LinesLayout} layout @param {Line[]} lines @param {number} top what the broadest line stands for */
 export function paintLines(surface, layout, lines, top) {
   for (const { row, column, value, color } of lines) {
     const share = Math.min(Math.abs(value) / top, 1);
@@ -96,7 +91,7 @@ export function paintLines(surface, layout, lines, top) {
  * @param {Surface} surface
  * @param {LinesLayout} layout
  * @param {ShownMatrix} matrix
- * @param {{row: number, column: number}} active
+ * @param {Cell} active
  * @param {Theme} theme
  * @param {[number, number]} window top and bottom of what can be seen
  */
@@ -119,15 +114,9 @@ export function paintTokens(surface, layout, matrix, active, theme, window) {
 
 /**
  * One token, and behind it what it gives to or gets from the active one.
- * @param {Surface} surface
- * @param {LinesLayout} layout
- * @param {ShownToken} token
- * @param {[number, number]} place
- * @param {"left" | "right"} align
- * @param {number} room
- * @param {number | null} value
- * @param {boolean} strong
- * @param {Theme} theme
+ * @param {Surface} surface @param {LinesLayout} layout @param {ShownToken} token
+ * @param {[number, number]} place @param {"left" | "right"} align @param {number} room
+ * @param {number | null} value @param {boolean} strong @param {Theme} theme
  */
 function word(surface, layout, token, [x, y], align, room, value, strong, theme) {
   const size = Math.min(13, layout.step * 0.86);

@@ -17,7 +17,8 @@ import { createTour } from "./tour.js";
 import { createWhy } from "./why.js";
 import { createWord, showClaim } from "./word.js";
 
-/** @typedef {ReturnType<typeof createLive>} Live */
+/** @import { Switches } from "./off.js" */
+/** @import { Pane } from "./pane.js" */
 
 const EXAMPLES = [
   "The red car is fast.",
@@ -30,12 +31,7 @@ const QUIET = 250;
 /** A note that names a command or an option is for the shell. @param {string} note */
 const inPage = (note) => note.replace(/[,:] (so it says nothing that could be explained: )?(use )?('attnviz|--\w).*$/, "");
 
-/**
- * @param {PageDocument} fixed what of the page no answer changes
- * @param {Store} store
- * @param {import("./off.js").Switches} off
- * @param {import("./pane.js").Pane} pane
- */
+/** @param {PageDocument} fixed what of the page no answer changes @param {Store} store @param {Switches} off @param {Pane} pane */
 export function createLive(fixed, store, off, pane) {
   const isServed = document.body.dataset.source === "serve";
   const source = createSource();
@@ -49,7 +45,7 @@ export function createLive(fixed, store, off, pane) {
   /** What each answer is to; the fields may hold something newer. @type {Question[]} */
   const questions = [];
   const second = secondStage();
-  /** @type {import("./pane.js").Pane | undefined} */
+  /** @type {Pane | undefined} */
   let secondPane;
   /** The last difference, and what it was made of. @type {{key: unknown[], page: PageDocument | null}} */
   let difference = { key: [], page: null };

@@ -1,17 +1,12 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
 import { FINE_LEVELS, NO_VALUE, byteCodes, denseBytes, fineCodes, inflate } from "./decode.js";
-
-/** @param {string} id */
-const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
+import { textOf } from "./surface.js";
 
 /** @returns {PageDocument} */
 export const readDocument = () => JSON.parse(textOf("document"));
 
-/**
- * Numbers of maps that came as an answer; those of a finished run are in the page.
- * @type {WeakMap<PageMap, Map<string, Int16Array | string>>}
- */
+/** Numbers of maps that came as an answer; a finished run's are in the page. @type {WeakMap<PageMap, Map<string, Int16Array | string>>} */
 const answerNumbers = new WeakMap();
 
 /**

@@ -91,10 +91,7 @@ export function createOff(store) {
     reset: () => become([]),
     /** Only the heads, since places in words that are no longer there would mean others. */
     withoutPlaces: () => parts().filter((part) => part.split(":").length === 3).join(","),
-    /**
-     * The cells of a matrix that are cut in one of the heads looked at.
-     * @param {PageMap} map @param {Head[]} heads @param {ShownMatrix} matrix
-     */
+    /** The cells of a matrix that are cut in one of these heads. @param {PageMap} map @param {Head[]} heads @param {ShownMatrix} matrix */
     cutCells(map, heads, matrix) {
       const names = new Set(heads.map((head) => headPart(map, head)));
       return readOff(store.state.off).links.flatMap(([stream, layer, head, query, key]) => {

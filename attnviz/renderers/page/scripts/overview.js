@@ -15,13 +15,12 @@ import { ARROWS, font, make, sizeCanvas } from "./surface.js";
 import { findCell, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
+/** @import { Pointing, Spot } from "./look.js" */
+/** @import { Switches } from "./off.js" */
+
 const LINKS = 6;
 
-/**
- * @param {HTMLElement} element
- * @param {Store} store
- * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
- */
+/** @param {HTMLElement} element @param {Store} store @param {Switches | null} off what is switched off, of a page that answers */
 export function createOverview(element, store, off) {
   const tools = make("div", { class: "tools" });
   const count = make("p", { class: "hint", "aria-live": "polite" });
@@ -33,7 +32,7 @@ export function createOverview(element, store, off) {
   /** Left, top and size of each thumbnail; null: to be measured. @type {[number, number, number][] | null} */
   let squares = null;
   let hasMarks = false;
-  /** What is pointed at. @type {import("./look.js").Pointing | null} */
+  /** What is pointed at. @type {Pointing | null} */
   let now = null;
   new ResizeObserver(() => {
     squares = null;
@@ -49,7 +48,7 @@ export function createOverview(element, store, off) {
   grid.addEventListener("keydown", (event) => walk(event, grid));
   look.onChange(light);
 
-  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointing} pointing */
+  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {Pointing} pointing */
   function light(pointing) {
     now = pointing;
     const places = map ? findCell(pointing, map) : [-1, -1];
@@ -74,7 +73,7 @@ export function createOverview(element, store, off) {
    */
   async function pin({ map: target, matrix, state }) {
     const [query, key] = [matrix.queries[state.row], matrix.keys[state.column]];
-    /** @type {import("./look.js").Spot[]} */
+    /** @type {Spot[]} */
     const spots = [...(query ? [[target.queries.side, query.at]] : []), ...(key ? [[target.keys.side, key.at]] : [])].map(([side, at]) => [String(side), Number(at)]);
     look.pin(spots, [query?.at ?? -1, key?.at ?? -1]);
     const before = target.measures.find(({ name }) => name === "pinned");
@@ -157,11 +156,7 @@ export function createOverview(element, store, off) {
     store.set({ heads: `${layer}.${head}`, unit: "tokens", specials: "keep", row, column, zoom: "", direction: "from" });
   }
 
-  /**
-   * A plain click looks at one head; with a modifier it is added to or taken from the chosen ones.
-   * @param {string} name
-   * @param {MouseEvent} event
-   */
+  /** A click looks at one head alone; with a modifier it adds it, or takes it away. @param {string} name @param {MouseEvent} event */
   function choose(name, event) {
     if (!(event.ctrlKey || event.metaKey || event.shiftKey)) {
       store.set({ heads: name, ...(store.state.view === "heads" ? { view: "heatmap" } : {}) });
@@ -322,12 +317,8 @@ function headNames(map) {
 }
 
 /**
- * @param {HTMLButtonElement} button
- * @param {PageMap} map
- * @param {Head} head
- * @param {Measure | undefined} measure
- * @param {number | undefined} value
- * @param {boolean} isChosen
+ * @param {HTMLButtonElement} button @param {PageMap} map @param {Head} head
+ * @param {Measure | undefined} measure @param {number | undefined} value @param {boolean} isChosen
  */
 function label(button, map, head, measure, value, isChosen) {
   const name = `layer ${map.layers[head[0]]}, ${spellName("head", map.heads[head[1]])}`;

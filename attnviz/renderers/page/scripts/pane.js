@@ -11,7 +11,7 @@ import { createReadout } from "./readout.js";
 import { whatItSays } from "./says.js";
 import { ownLimits, buildMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
-import { make } from "./surface.js";
+import { make, paintAt } from "./surface.js";
 import { tableFigure, tableOf } from "./table.js";
 import { createText } from "./text.js";
 
@@ -45,10 +45,7 @@ function sideBySide(lines, matrix) {
       const [x, y] = width > 560 ? [wide, 0] : [0, left.height];
       return { ...right, legend: left.legend, height: Math.max(left.height, y + right.height), paint(surface) {
         left.paint(surface);
-        surface.save();
-        surface.translate(x, y);
-        right.paint(surface);
-        surface.restore();
+        paintAt(surface, x, y, () => right.paint(surface));
       } };
     },
   };

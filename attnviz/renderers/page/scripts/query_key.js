@@ -24,12 +24,8 @@ const TOLERANCE = 0.004;
  */
 
 /**
- * @param {Float32Array} queries row by row
- * @param {Float32Array} keys row by row
- * @param {number} size of a head
- * @param {number} scale
- * @param {number} row
- * @param {number} column
+ * @param {Float32Array} queries row by row @param {Float32Array} keys row by row
+ * @param {number} size of a head @param {number} scale @param {number} row @param {number} column
  * @returns {Multiplication}
  */
 export function multiply(queries, keys, size, scale, row, column) {
@@ -58,10 +54,12 @@ function softmax(scores) {
  * own, else over all keys, or over those that get anything; if it does, in words.
  * @param {Multiplication} parts its shares and the keys that are seen become those that explain the weights
  * @param {Float32Array} weights of the row
- * @param {number} last the last key that may be seen
+ * @param {PageMap} map
+ * @param {number} row
  */
-export function explainWeights(parts, weights, last) {
+export function explainWeights(parts, weights, map, row) {
   const count = weights.length;
+  const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
   /** Whether the scores of these keys alone explain the weights. @param {(place: number) => boolean} isVisible */
   const fits = (isVisible) => {
     const shares = softmax(parts.scores.map((score, at) => (isVisible(at) ? score : -Infinity)));
@@ -69,12 +67,12 @@ export function explainWeights(parts, weights, last) {
     Object.assign(parts, { shares, visible: [...weights.keys()].filter(isVisible) });
     return true;
   };
-  if (last < count - 1 && fits((at) => at <= last)) return `softmax over ${last + 1} of ${count} keys, the later ones are hidden: `;
+  if (looksBack && row < count - 1 && fits((at) => at <= row)) return `softmax over ${row + 1} of ${count} keys, the later ones are hidden: `;
   if (fits(() => true)) return `softmax over ${count} keys: `;
   return fits((at) => weights[at] !== 0) ? `softmax over ${parts.visible.length} of ${count} keys, the others get nothing: ` : "";
 }
 
-/** @param {Store} store @param {ReturnType<typeof import("./readout.js").createReadout>} readout @returns {View} */
+/** @param {Store} store @param {Readout} readout @returns {View} */
 export function createQueryKey(store, readout) {
   const canvas = make("canvas", { role: "img" });
   const choices = make("div", { class: "tools" });
@@ -84,7 +82,7 @@ export function createQueryKey(store, readout) {
   let parts;
   /** @type {Scene} */
   let scene;
-  /** @type {{row: number, column: number}} */
+  /** @type {Cell} */
   let pair;
   const width = () => Math.max(element.clientWidth, 240);
   const height = () => 3 * BAND + 60 + CANDIDATES * 20;
@@ -109,8 +107,7 @@ export function createQueryKey(store, readout) {
         picker("key", next.matrix.keys, column, (place) => store.set({ column: place })),
       );
       readout.show(next.matrix, row, column);
-      const looksBack = /^(causal|decoder)/.test(map.stream) && whole.queries.length === whole.keys.length;
-      const words = explainWeights(parts, values, looksBack ? row : values.length - 1);
+      const words = explainWeights(parts, values, map, row);
       const rest = `The map says ${spell(values[column])}: the score is the product alone, and ${besides || "a mask, a bias or another scale"} takes part too.`;
       sentence.replaceChildren(
         tokenElement(next.matrix.queries[row]), " · ", tokenElement(next.matrix.keys[column]),
@@ -139,13 +136,7 @@ function picker(name, tokens, choice, choose) {
   return make("label", {}, [`${name} `, make("select", { "aria-label": name, onchange: ({ target }) => choose(Number(target.value)) }, options)]);
 }
 
-/**
- * @param {Surface} surface
- * @param {Multiplication} parts
- * @param {Scene} scene
- * @param {{row: number, column: number}} pair
- * @param {number} width
- */
+/** @param {Surface} surface @param {Multiplication} parts @param {Scene} scene @param {Cell} pair @param {number} width */
 function paintParts(surface, parts, scene, pair, width) {
   const colors = theme();
   /** @type {[string, Float32Array][]} */
@@ -170,12 +161,8 @@ function paintParts(surface, parts, scene, pair, width) {
 
 /**
  * One vector as bars around 0, on a scale of its own that is written beside it.
- * @param {Surface} surface
- * @param {string} name
- * @param {Float32Array} values
- * @param {number} y
- * @param {number} width
- * @param {Theme} colors
+ * @param {Surface} surface @param {string} name @param {Float32Array} values
+ * @param {number} y @param {number} width @param {Theme} colors
  */
 function band(surface, name, values, y, width, colors) {
   const most = values.reduce((one, value) => Math.max(one, Math.abs(value)), 1e-9);

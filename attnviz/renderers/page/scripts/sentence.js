@@ -163,7 +163,6 @@ function joinItems(items, build) {
 /** @param {number[]} values */
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
-
 /** What switching off did, in words. @param {number} effect log p before − log p after */
 export const spellEffect = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);
 

@@ -7,11 +7,15 @@ const LONG = 400;
 export function createSource() {
   /** @type {(reply: Reply) => void} */
   let listener = () => {};
-  /** @type {Map<number, AbortController>} */
+  /** What is being answered, by the pane or the kind of its question. @type {Map<number | string, AbortController>} */
   const controls = new Map();
-  /** @type {AbortController | null} */
-  let background = null;
-  let [whyControl, explainControl] = [new AbortController(), new AbortController()];
+  /** Give up the question before. @param {number | string} key */
+  const renew = (key) => {
+    controls.get(key)?.abort();
+    const control = new AbortController();
+    controls.set(key, control);
+    return control;
+  };
 
   /** @param {string} path @param {Question} question @param {AbortController} control */
   async function post(path, { pane, ...question }, control, kind = "") {
@@ -37,41 +41,35 @@ export function createSource() {
 
   return {
     async ask(question) {
-      background?.abort();
-      controls.get(question.pane)?.abort();
-      const control = new AbortController();
-      controls.set(question.pane, control);
+      controls.get("heads")?.abort();
+      const control = renew(question.pane);
       const answer = await post("attend", question, control);
       if (controls.get(question.pane) === control) controls.delete(question.pane);
       if (answer) listener({ ...answer, pane: question.pane, question });
     },
     async heads(question) {
-      background?.abort();
-      background = new AbortController();
-      const answer = await post("ablate", question, background);
+      const answer = await post("ablate", question, renew("heads"));
       for (const { stream, values } of answer?.streams ?? []) {
         listener({ id: answer.id, pane: question.pane, kind: "heads", stream, values });
       }
     },
     async why(question) {
-      whyControl.abort();
-      whyControl = new AbortController();
-      const answer = await post("why", question, whyControl, "why");
+      const answer = await post("why", question, renew("why"), "why");
       if (answer) listener({ ...answer, kind: "why" });
     },
     async explain(question) {
-      explainControl.abort();
-      explainControl = new AbortController();
+      const control = renew("explain");
       if (!question) return;
-      const answer = await post("explain", question, explainControl, "explain");
+      const answer = await post("explain", question, control, "explain");
       if (answer) listener({ ...answer, kind: "explain" });
     },
     cancel() {
       for (const [pane, control] of controls) {
+        if (typeof pane !== "number") continue;
         control.abort();
+        controls.delete(pane);
         listener({ id: 0, pane, error: "Cancelled" });
       }
-      controls.clear();
     },
     listen(handler) {
       listener = handler;

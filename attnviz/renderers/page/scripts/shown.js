@@ -109,9 +109,7 @@ export function withoutSpecials(matrix, renormalise) {
   const width = matrix.keys.length;
   rows.forEach((row, newRow) => {
     const start = newRow * columns.length;
-    columns.forEach((column, place) => {
-      values[start + place] = matrix.values[row * width + column];
-    });
+    columns.forEach((column, place) => (values[start + place] = matrix.values[row * width + column]));
     const part = values.subarray(start, start + columns.length);
     const rest = part.reduce((total, value) => total + value, 0);
     if (renormalise && rest > 0) part.forEach((value, at) => (part[at] = value / rest));

@@ -1,7 +1,7 @@
 /** Where a page that answers has its answers from: the model in a worker beside it. */
 
 import { denseBytes, inflate } from "./decode.js";
-import { part } from "./surface.js";
+import { textOf } from "./surface.js";
 
 /**
  * The model that the page brings along, in a thread of its own. Of what is asked while it works,
@@ -9,7 +9,7 @@ import { part } from "./surface.js";
  * @returns {Source}
  */
 export function createSource() {
-  const code = URL.createObjectURL(new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" }));
+  const code = URL.createObjectURL(new Blob([JSON.parse(textOf("worker") || '""')], { type: "text/javascript" }));
   /** @type {Worker} */
   let worker;
   /** @type {(reply: Reply) => void} */
@@ -57,7 +57,7 @@ export function createSource() {
       fail(event.message);
     };
     busy = 0;
-    inflate(denseBytes(part("packed").textContent ?? "")).then((packed) => {
+    inflate(denseBytes(textOf("packed"))).then((packed) => {
       worker.postMessage({ kind: "open", packed }, [packed.buffer]);
       busy = -1;
       next();

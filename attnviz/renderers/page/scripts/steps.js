@@ -1,6 +1,6 @@
 /** A calculation matrix by matrix: point at a number and see the rows and columns that make it. */
 
-import { ARROWS, make, part } from "./surface.js";
+import { ARROWS, make, part, textOf } from "./surface.js";
 
 /**
  * What a matrix reads of another: rows and columns are those of the number that is made ("i", "j"),
@@ -25,7 +25,7 @@ const STAGES = {
 const MOST_TERMS = 16;
 
 /** @type {Steps} */
-const steps = JSON.parse(part("document").textContent ?? "");
+const steps = JSON.parse(textOf("document"));
 /** The cells of each matrix: [slice][row][column], where shown. @type {Map<Matrix, HTMLElement[][][]>} */
 const cells = new Map();
 /** @type {Map<HTMLElement, Place>} */
@@ -34,6 +34,9 @@ const places = new Map();
 const homes = new Map();
 /** @type {HTMLElement | null} */
 let pin = null;
+
+/** @param {Matrix} matrix @param {number} number */
+const idOf = (matrix, number) => `m${number}-${matrix.name}`;
 
 part("steps").append(...steps.calculations.map(section));
 if (steps.command) part("footer").append(make("p", {}, [make("code", {}, [steps.command])]));
@@ -57,11 +60,6 @@ function section(calculation, number) {
     parts[parts.length - 1].append(figure(matrix, number));
   }
   return make("section", {}, parts);
-}
-
-/** @param {Matrix} matrix @param {number} number */
-function idOf(matrix, number) {
-  return `m${number}-${matrix.name}`;
 }
 
 /** @param {Matrix} matrix @param {number} number */
@@ -146,9 +144,7 @@ function sources(read, { matrix, slice, row, column }) {
 }
 
 /** @param {number} count */
-function all(count) {
-  return Array.from({ length: count }, (_, place) => place);
-}
+const all = (count) => [...Array(count).keys()];
 
 /** @param {HTMLElement} cell */
 function show(cell) {

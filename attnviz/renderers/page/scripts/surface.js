@@ -14,6 +14,15 @@ export function write(surface, text, x, y, { size = 12, weight = "", color, alig
   surface.fillText(text, x, y);
 }
 
+/** Paint with a place as the origin; turned, upwards. @param {Surface} surface @param {number} x @param {number} y @param {() => void} paint */
+export function paintAt(surface, x, y, paint, isTurned = false) {
+  surface.save();
+  surface.translate(x, y);
+  if (isTurned) surface.rotate(-Math.PI / 2);
+  paint();
+  surface.restore();
+}
+
 /**
  * Make a canvas so large, and answer its surface in CSS pixels, wiped.
  * @param {HTMLCanvasElement} canvas
@@ -53,12 +62,7 @@ export function make(name, attributes = {}, contents = []) {
   return element;
 }
 
-/**
- * An element of a drawing.
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- * @param {(Node | string)[]} [contents]
- */
+/** A drawing's element. @param {string} name @param {Record<string, string | number>} attributes @param {(Node | string)[]} [contents] */
 export function draw(name, attributes, contents = []) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
@@ -121,6 +125,9 @@ function become(old, next) {
 
 /** The element of that id, which the page has. @param {string} id */
 export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** What stands in it. @param {string} id */
+export const textOf = (id) => part(id).textContent ?? "";
 
 /** Run once the page next draws, however often it was asked for until then. @param {() => void} action */
 export function onceAFrame(action) {

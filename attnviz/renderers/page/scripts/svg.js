@@ -10,9 +10,6 @@ const short = (number) => String(Math.round(number * 100) / 100);
 const SETTINGS = /** @type {const} */ (["fillStyle", "strokeStyle", "lineWidth", "globalAlpha", "font", "textAlign", "textBaseline"]);
 
 export class SvgSurface {
-  width = 0;
-  height = 0;
-  millimetres = 0;
   fillStyle = "#000";
   strokeStyle = "#000";
   lineWidth = 1;
@@ -24,16 +21,11 @@ export class SvgSurface {
   path = "";
   clips = 0;
   groups = 0;
-
-  /** @param {number} width @param {number} height @param {number} [millimetres] its width on paper */
-  constructor(width, height, millimetres = 0) {
-    Object.assign(this, { width, height, millimetres });
-    /** @type {string[]} */
-    this.parts = [];
-    /** @type {{state: Record<string, any>, groups: number}[]} */
-    this.saved = [];
-    this.ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-  }
+  /** @type {string[]} */
+  parts = [];
+  /** @type {{state: Record<string, any>, groups: number}[]} */
+  saved = [];
+  ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
 
   save() {
     this.saved.push({ state: Object.fromEntries(SETTINGS.map((name) => [name, this[name]])), groups: this.groups });
@@ -150,8 +142,8 @@ export class SvgSurface {
     this.put("image", { x, y, width, height, preserveAspectRatio: "none", "image-rendering": "pixelated", href });
   }
 
-  toString() {
-    const { width, height, millimetres } = this;
+  /** The whole file. @param {number} width @param {number} height @param {number} millimetres its width on paper; 0: as in pixels */
+  asFile(width, height, millimetres) {
     const size = millimetres ? `width="${millimetres}mm" height="${short((millimetres * height) / width)}mm"` : `width="${width}" height="${height}"`;
     return `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${width} ${height}">${this.parts.join("\n")}</svg>\n`;
   }

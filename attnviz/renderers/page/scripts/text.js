@@ -11,12 +11,7 @@ const LONGEST = 400;
 /** What is next to nothing is not shaded. */
 const LEAST = 0.005;
 
-/**
- * @param {Store} store
- * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @param {boolean} isLinked whether the rest of the page shows what is pointed at
- * @returns {View}
- */
+/** @param {Store} store @param {Readout} readout @param {boolean} isLinked whether the page shows what is pointed at @returns {View} */
 export function createText(store, readout, isLinked) {
   const element = make("div", { class: "text" });
   if (isLinked) linkWords(element);

@@ -68,25 +68,25 @@ export function codePixels(weights, colors) {
 /** Pixels that a side has at most. */
 const MOST_PIXELS = 96;
 
+/** Blocks as an image, a pixel each. @param {ReturnType<typeof strongestBlocks>} blocks @param {(value: number) => number} colorOf */
+export function blocksImage({ values, width, height }, colorOf) {
+  const image = new ImageData(width, height);
+  const data = new Uint32Array(image.data.buffer);
+  for (let place = 0; place < data.length; place++) data[place] = colorOf(values[place]);
+  return image;
+}
+
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {Int16Array} codes of one head
- * @param {number} rows
- * @param {number} columns
- * @param {Uint32Array} colors of every code
+ * @param {HTMLCanvasElement} canvas @param {Int16Array} codes of one head
+ * @param {number} rows @param {number} columns @param {Uint32Array} colors of every code
  */
 export function drawThumbnail(canvas, codes, rows, columns, colors) {
   const [down, across] = [rows, columns].map((length) => Math.ceil(length / MOST_PIXELS));
-  const pooled = strongestBlocks(codes, rows, columns, down, across);
-  const image = new ImageData(pooled.width, pooled.height);
-  const data = new Uint32Array(image.data.buffer);
-  const last = colors.length - 1;
-  for (let place = 0; place < data.length; place++) {
-    const code = pooled.values[place];
-    data[place] = colors[code === NO_VALUE || Number.isNaN(code) ? last : code + (last - 1) / 2];
-  }
-  if (canvas.width !== pooled.width || canvas.height !== pooled.height) {
-    [canvas.width, canvas.height] = [pooled.width, pooled.height];
+  const [none, zero] = [colors.length - 1, (colors.length - 2) / 2];
+  const image = blocksImage(strongestBlocks(codes, rows, columns, down, across), (code) =>
+    colors[code === NO_VALUE || Number.isNaN(code) ? none : code + zero]);
+  if (canvas.width !== image.width || canvas.height !== image.height) {
+    [canvas.width, canvas.height] = [image.width, image.height];
   }
   const surface = canvas.getContext("2d", { willReadFrequently: true });
   /** @type {CanvasRenderingContext2D} */ (surface).putImageData(image, 0, 0);

@@ -62,6 +62,7 @@
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
+ * @typedef {{row: number, column: number}} Cell a query and a key that are shown; -1: none
  *
  * @typedef {Token & {at: number, count: number, number: number, sink?: boolean}} ShownToken a token, word or block;
  *   `at` is the position of its first token, `number` its own: a word's among words
@@ -114,7 +115,6 @@
  * @property {{name: string, head: number, step: number, detail: string}[]} verdicts
  * @property {([number, number, number] | null)[][]} places by step and head: map, layer, head
  *
- *
  * @typedef {object} Store
  * @property {State} state
  * @property {(changes: Partial<State>, same?: boolean) => void} set same: as part of the step before
@@ -139,14 +139,9 @@
  * @property {[number, number][]} cuts rows and columns of links that are cut
  *
  * @typedef {{text: string, gap: string, position: number | null, logp: number}} Piece of a translation, with its log p
- * @typedef {object} Answer what a model says of a sentence
- * @property {string | null} language
- * @property {string | null} to
- * @property {string} written
- * @property {Piece[]} pieces
- * @property {{written: string, pieces: Piece[], total: number, effect: number} | null} changed
- * @property {string[]} notes
- * @property {number} [seconds]
+ * @typedef {{language: string | null, to: string | null, written: string, pieces: Piece[],
+ *   changed: {written: string, pieces: Piece[], total: number, effect: number} | null, notes: string[],
+ *   seconds?: number}} Answer what a model says of a sentence
  * @typedef {object} Off what is switched off, by the names that the maps have
  * @property {[string, string, string][]} heads stream, layer, head
  * @property {[string, string, string, number, number][]} links and query, key
@@ -165,12 +160,8 @@
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean, question?: Question,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps, claims?: Claim[], notes?: string[]}} Reply
- * @typedef {object} Claim a sentence of `explain`, with the parts that it names
- * @property {string} about
- * @property {string} text
- * @property {(string | number)[] | null} link
- * @property {(string | number)[][]} heads
- * @property {[string, number][]} tokens side, position
+ * @typedef {{about: string, text: string, link: (string | number)[] | null, heads: (string | number)[][],
+ *   tokens: [string, number][]}} Claim a sentence of `explain`, with the parts that it names; tokens: side, position
  * @typedef {object} LinkSteps one number of a map from query and key on: fields of Python's
  * @property {number[]} query
  * @property {number[]} key
@@ -185,19 +176,10 @@
  * @property {[string, number][] | null} [writes] logits that the link adds, where no report has them; null: not known
  * @property {string} [besides] what takes part in the weights too
  * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
- * @typedef {object} LinkReport fields of Python's
- * @property {number} weight
- * @property {number} contrast
- * @property {string} against
- * @property {WriterPart[]} query
- * @property {WriterPart[]} key
- * @property {number | null} position
- * @property {number | null} at_distance
- * @property {{token: string, logit: number}[]} arguments
- * @property {[string, number] | null} predicted
- * @property {number | null} argument
- * @property {number | null} rank
- * @property {number | null} logit
+ * @typedef {{weight: number, contrast: number, against: string, query: WriterPart[], key: WriterPart[],
+ *   position: number | null, at_distance: number | null, arguments: {token: string, logit: number}[],
+ *   predicted: [string, number] | null, argument: number | null, rank: number | null,
+ *   logit: number | null}} LinkReport fields of Python's
  * @typedef {object} Source where answers come from; older questions are forgotten
  * @property {(question: Question) => void} ask
  * @property {(question: Question) => void} heads ask for the effect of every head, in the background
@@ -210,6 +192,7 @@
  * @typedef {{size?: number, weight?: string, color: string, align?: CanvasTextAlign, base?: CanvasTextBaseline}} Lettering of a text, size in CSS pixels
  * @typedef {{ink: string, faint: string, line: string, paper: string, accent: string,
  *   dark: boolean}} Theme
+ * @typedef {ReturnType<typeof import("./readout.js").createReadout>} Readout
  * @typedef {object} View
  * @property {HTMLElement} element
  * @property {(scene: Scene) => void | Promise<void>} show

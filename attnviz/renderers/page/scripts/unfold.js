@@ -77,8 +77,7 @@ export async function stepsInPage(map, head, row, column) {
   const count = map.keys.tokens.length;
   const parts = multiply(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
   const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
-  const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
-  const visible = new Set(explainWeights(parts, weights, looksBack ? row : count - 1) ? parts.visible : weights.map((weight, at) => (weight ? at : -1)));
+  const visible = new Set(explainWeights(parts, weights, map, row) ? parts.visible : weights.map((weight, at) => (weight ? at : -1)));
   const cell = row * count + column;
   return {
     query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],

@@ -166,13 +166,8 @@ export function createWhy(store, maps, ask) {
       }
       const writes = report?.arguments.map(({ token, logit }) => /** @type {[string, number]} */ ([token, logit])) ?? steps?.writes ?? null;
       pictures.replaceChildren(...(steps ? [unfoldSteps(steps, query, key, writes)] : []));
-      if (report) {
-        sentence.replaceChildren(...describeLink(query.text, key.text, report));
-        details.replaceChildren(partLists(query, key, report), ...tokenLists(report));
-      } else {
-        sentence.replaceChildren(error ?? "");
-        details.replaceChildren();
-      }
+      sentence.replaceChildren(...(report ? describeLink(query.text, key.text, report) : [error ?? ""]));
+      details.replaceChildren(...(report ? [partLists(query, key, report), ...tokenLists(report)] : []));
     },
   };
 }

@@ -4,12 +4,7 @@ import { beginning } from "./labels.js";
 import { look } from "./look.js";
 import { make } from "./surface.js";
 
-/**
- * Look at what a sentence is about: its link, or its heads with its tokens lit.
- * @param {Store} store
- * @param {PageMap[]} maps
- * @param {Claim} claim
- */
+/** Look at what a claim is about: its link, or its heads, tokens lit. @param {Store} store @param {PageMap[]} maps @param {Claim} claim */
 export function showClaim(store, maps, { link, heads, tokens }) {
   const usual = { view: "heatmap", unit: "tokens", specials: "keep", zoom: "", lens: "raw" };
   const streams = heads.map(([stream]) => stream);
