@@ -51,7 +51,7 @@ from attnviz.renderers.printable import printable, without_folders
 
 STYLES = ("layout", "controls", "views", "live", "card", "modes")
 SCRIPTS = (
-    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state"),
+    *("surface", "look", "broken", "numbers", "rows", "decode", "model", "off", "address", "state"),
     "colors",
     *(
         "scale",
@@ -72,10 +72,10 @@ SCRIPTS = (
     *("sentence", "tour", "unfold", "why", "word", "atlas_head", "card", "effects", "switching"),
     *("live", "history", "main"),
 )
-SHARED = ("gains", "scale")
+SHARED = ("rows", "gains", "scale")
 """Formulas of the page that the engine of a live page has too."""
 LIVE_SCRIPTS = (
-    *("unicode", "tokenize", "network", "backward", "pocket", *SHARED, "measures", "maps", "why"),
+    *(*SHARED, "unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why"),
     *("explain", "worker"),
 )
 """The engine of a live page, which runs in a worker."""
@@ -104,8 +104,8 @@ PAGE_KINDS = {
         "atlas.html",
         ("layout", "controls", "atlas", "card", "modes"),
         (
-            *("surface", "broken", "numbers", "decode", "address", "colors", "svg", "figure"),
-            *("saving", "atlas_scatter", "atlas_head", "atlas"),
+            *("surface", "broken", "numbers", "rows", "decode", "address", "colors", "svg"),
+            *("figure", "saving", "atlas_scatter", "atlas_head", "atlas"),
         ),
     ),
 }

@@ -4,6 +4,7 @@
  */
 
 import { GELU, momentsOf } from "./network.js";
+import { rowOf, sumOf } from "../scripts/rows.js";
 
 /** @import { Model, Matrix, Tape } from "./network.js" */
 
@@ -116,7 +117,7 @@ export function slopesOf(model, tape, source, states, outputs) {
   const dMemory = new Float64Array(source * size);
   const dScores = new Float64Array(outputs.length * vocabulary);
   outputs.forEach(([row, id], place) => {
-    const scores = model.scores(states.subarray(row * size, (row + 1) * size), 1);
+    const scores = model.scores(rowOf(states, row, size), 1);
     const top = scores.reduce((one, other) => Math.max(one, other));
     const total = scores.reduce((sum, score) => sum + Math.exp(score - top), 0);
     scores.forEach((score, piece) => (dScores[place * vocabulary + piece] = -Math.exp(score - top) / total));
@@ -125,7 +126,7 @@ export function slopesOf(model, tape, source, states, outputs) {
   const outputSlopes = linearBack(dScores, outputs.length, embedding);
   /** @type {Matrix} */
   let dx = new Float64Array(rows * size);
-  outputs.forEach(([row], place) => add(dx.subarray(row * size, (row + 1) * size), outputSlopes.subarray(place * size, (place + 1) * size)));
+  outputs.forEach(([row], place) => add(rowOf(dx, row, size), rowOf(outputSlopes, place, size)));
   /** @type {Record<string, Matrix[][]>} */
   const result = { encoder: [], decoder: [], cross: [] };
   for (const block of tape.toReversed()) {
@@ -190,7 +191,7 @@ const meanOf = (heads) => heads[0].map((_, cell) => heads.reduce((sum, head) => 
 /** Half attention, half residual, made to sum to 1. @param {Matrix[]} heads @param {number} count @returns {Matrix} */
 function withResidual(heads, count) {
   const mix = meanOf(heads).map((value, cell) => value + (Math.floor(cell / count) === cell % count ? 1 : 0));
-  const sums = Array.from({ length: count }, (_, row) => mix.subarray(row * count, (row + 1) * count).reduce((one, other) => one + other));
+  const sums = Array.from({ length: count }, (_, row) => sumOf(rowOf(mix, row, count)));
   return mix.map((value, cell) => value / sums[Math.floor(cell / count)]);
 }
 
@@ -210,7 +211,8 @@ export function rollout({ encoder, decoder, cross }, source, target) {
   const layers = decoder.map((heads, layer) => {
     const step = withResidual(heads, target);
     const weights = meanOf(cross[layer]);
-    const masses = Array.from({ length: target }, (_, row) => weights.subarray(row * source, (row + 1) * source).reduce((one, other) => one + other, 1));
+    const masses = Array.from({ length: target }, (_, row) =>
+      rowOf(weights, row, source).reduce((one, other) => one + other, 1));
     const direct = product(weights, read, source);
     own = product(step, own, target).map((value, cell) => value / masses[Math.floor(cell / target)]);
     across = product(step, across, target).map((value, cell) => (value + direct[cell]) / masses[Math.floor(cell / source)]);

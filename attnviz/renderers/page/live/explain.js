@@ -5,6 +5,7 @@
 
 import { printable, sidesOf } from "./maps.js";
 import { NOTHING, SIDES, createDecoder, encode } from "./network.js";
+import { rowOf } from "../scripts/rows.js";
 import { LANGUAGE, END } from "./tokenize.js";
 import { explainLink } from "./why.js";
 
@@ -252,7 +253,7 @@ export async function explainPiece(engine, pair, place, pause) {
     const rows = stream === "encoder" ? pair.encoding.shares : pair.decoder.shares[/** @type {"cross" | "decoder"} */ (stream)];
     const share = rows[Number(layer)][row];
     const keys = share.length / engine.model.sizes.heads;
-    return share.subarray(head * keys, (head + 1) * keys);
+    return rowOf(share, head, keys);
   };
   /** @param {Matrix} values */
   const top = (values) => values.reduce((best, value, at) => (value > values[best] ? at : best), 0);
@@ -283,7 +284,8 @@ export async function explainPiece(engine, pair, place, pause) {
       again.push(await each(order.slice(0, RESAMPLES), ({ at }) => trials.lostHead(at, instead)));
     }
     return order.map(({ at, effect }, number) => {
-      const signs = new Set([effect, ...again.map((own) => own[number]).filter((value) => value !== undefined)].map((value) => value > 0));
+      const others = again.map((own) => own[number]).filter((value) => value !== undefined);
+      const signs = new Set([effect, ...others].map((value) => value > 0));
       const claim = { at, effect, sure: signs.size === 1, weight: 0, linkEffect: 0 };
       return number < CARRIERS && claim.sure ? withLink(claim) : claim;
     });

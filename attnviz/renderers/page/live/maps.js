@@ -3,6 +3,7 @@
 import { informativeOf, massNote, measuresOf } from "./measures.js";
 import { SIDES } from "./network.js";
 import { languagesOf } from "./pocket.js";
+import { findLargest, sumOf } from "../scripts/rows.js";
 import { firstRows, limitsTo, reach } from "../scripts/scale.js";
 import { isSpace, pointsOf, textOf } from "./unicode.js";
 
@@ -105,7 +106,7 @@ function joinWords(unicode, { values, ...rest }, queries, keys) {
   return { streamMaps: { ...rest, values: values.map((heads) => heads.map(joinHead)) }, queries: rows.words, keys: columns.words };
 }
 
-/** Cells between words, which set the scale; all where there are none. @param {Piece[]} queries @param {Piece[]} keys @param {number | null} sink */
+/** Cells between words, which set the scale; else all. @param {Piece[]} queries @param {Piece[]} keys @param {number | null} sink */
 function wordCells(queries, keys, sink) {
   const cells = queries.flatMap((query) =>
     keys.map((key, place) => !query.special && !key.special && place !== sink),
@@ -120,10 +121,10 @@ function sinkOf({ values, kind }, count) {
   for (const head of values.flat()) head.forEach((value, cell) => (sums[cell] += value));
   const receipts = new Float64Array(count);
   sums.forEach((value, cell) => (receipts[cell % count] += value));
-  const total = receipts.reduce((one, other) => one + other);
+  const total = sumOf(receipts);
   if (!(total > 0)) return null;
   const causal = !sums.some((value, cell) => cell % count > Math.floor(cell / count) && value !== 0);
-  const place = receipts.indexOf(Math.max(...receipts));
+  const place = findLargest(receipts);
   let uniform = 0;
   for (let query = 0; query < count; query++) {
     uniform += causal ? (place <= query ? 1 / (query + 1) : 0) : 1 / count;

@@ -1,6 +1,7 @@
 /** Numbers for each head, as `attnviz/features/measures`, and the head to see first. */
 
-import { gainsOf, isNamed, findLargest } from "../scripts/gains.js";
+import { gainsOf, isNamed } from "../scripts/gains.js";
+import { findLargest, rowOf, sumOf } from "../scripts/rows.js";
 import { pointsOf, textOf } from "./unicode.js";
 
 /** @import { Piece } from "./tokenize.js" */
@@ -39,7 +40,7 @@ const MEANINGS = {
 /** @param {number[]} numbers NaN is left out */
 function mean(numbers) {
   const finite = numbers.filter((number) => !Number.isNaN(number));
-  return finite.reduce((sum, number) => sum + number, 0) / finite.length;
+  return sumOf(finite) / finite.length;
 }
 
 /**
@@ -92,8 +93,8 @@ export function measuresOf({ stream, values }, queries, keys, unicode, informati
       return { name, hits, count: hitRows.size };
     });
     for (const weights of heads) {
-      const weightRows = queries.map((_, row) => weights.subarray(row * columns, (row + 1) * columns));
-      const sums = weightRows.map((row) => row.reduce((sum, value) => sum + value, 0));
+      const weightRows = queries.map((_, row) => rowOf(weights, row, columns));
+      const sums = weightRows.map(sumOf);
       const entropies = weightRows.map((row, place) => {
         if (!attends[place]) return NaN;
         const terms = row.reduce((sum, value) => sum + (value > 0 ? value * Math.log(value) : value), 0);
@@ -121,7 +122,7 @@ export function measuresOf({ stream, values }, queries, keys, unicode, informati
     }
   });
   const whole = values.flat().every((head) => queries.every((_, row) => {
-    const sum = head.subarray(row * columns, (row + 1) * columns).reduce((one, other) => one + other, 0);
+    const sum = sumOf(rowOf(head, row, columns));
     return !(Math.abs(sum - 1) > 0.01);
   }));
   if (whole) delete table.mass;
@@ -154,7 +155,7 @@ function receiverOf(stream, values, keys, text) {
     from: sentences.filter((other, query) => other.length && own.length && Math.abs(query - key) >= APART && (stream !== "decoder" || query > key)),
   })).filter(({ from }) => from.length);
   if (receivers.length < LEAST) return null;
-  const average = (/** @type {number[]} */ numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+  const average = (/** @type {number[]} */ numbers) => sumOf(numbers) / numbers.length;
   return values.map((heads) => heads.map((weights) => {
     const scores = receivers.map(({ own, from }) =>
       average(from.map((rows) => average(rows.flatMap((row) => own.map((key) => weights[row * keys.length + key]))))));
@@ -182,9 +183,8 @@ export function massNote(measures) {
  */
 export function informativeOf({ stream, values }, queries, keys) {
   const [within, columns] = [stream !== "cross", keys.length];
-  const attends = values.map((heads) =>
-    queries.map((_, row) => heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0))),
-  );
+  const attends = values.map((heads) => queries.map((_, row) =>
+    heads.some((head) => rowOf(head, row, columns).some((value) => value > 0))));
   const count = queries.filter((query, row) => isNamed(query) && attends.some((layer) => layer[row])).length;
   if (count < 5) return null;
   const gains = values.map((heads, layer) =>

@@ -5,6 +5,8 @@
  * matrix of positions lies row by row. What is switched off follows `core/effects.py`.
  */
 
+import { rowOf } from "../scripts/rows.js";
+
 /** @typedef {Float64Array} Matrix */
 /** @typedef {{weight: Float32Array, bias: Float32Array, inputs: number, outputs: number}} Linear */
 /** @typedef {{vocabulary: number, size: number, heads: number, feed_forward: number,
@@ -378,7 +380,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     tape?.push({ kind: "norm", name: "decoder_norm", x });
     const states = normalise(model, "decoder_norm", x);
     for (let row = 0; row < rows; row++) {
-      read.push({ state: states.subarray(row * size, (row + 1) * size), total: NaN, best: -1 });
+      read.push({ state: rowOf(states, row, size), total: NaN, best: -1 });
     }
   }
 
@@ -404,7 +406,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     const states = new Float64Array(places.length * size);
     places.forEach((place, row) => states.set(read[place].state, row * size));
     const scores = linearOf(states, places.length, { ...model.linear("embedding"), outputs: pieces });
-    return places.map((_, row) => sumScores(scores.subarray(row * pieces, (row + 1) * pieces)));
+    return places.map((_, row) => sumScores(rowOf(scores, row, pieces)));
   }
 
   /** Scores every piece at the positions from one on whose totals nobody knows yet. @param {number} first */

@@ -154,7 +154,8 @@ export function createTokenizer(facts) {
   }
 
   /** A special piece, which covers no text. @param {number} id @param {number} place @returns {Piece} */
-  const specialPiece = (id, place) => ({ text: vocabulary[id], start: place, end: place, special: true });
+  const specialPiece = (id, place) =>
+    ({ text: vocabulary[id], start: place, end: place, special: true });
 
   return { encode, decode, notes, specialPiece, unicode, vocabulary };
 }

@@ -7,6 +7,7 @@
 import { linearBack, normaliseBack } from "./backward.js";
 import { printable, sidesOf } from "./maps.js";
 import { NOTHING, linearOf, momentsOf, waveAt } from "./network.js";
+import { rowOf, sumOf } from "../scripts/rows.js";
 
 /** @import { Matrix, Model, Tape } from "./network.js" */
 /** @import { Pair, Pocket } from "./pocket.js" */
@@ -92,7 +93,8 @@ function readLink(engine, pair, [stream, layer, headName, query, key]) {
   const [encoder, decoder] = [tape.slice(0, ends), tape.slice(ends)];
   const own = stream === "encoder" ? encoder : decoder;
   const block = own.filter(({ kind }) => kind === stream)[Number(layer)];
-  const shares = block.shares.map((/** @type {Matrix} */ row) => row.subarray((head * row.length) / heads, ((head + 1) * row.length) / heads));
+  const shares = block.shares.map((/** @type {Matrix} */ row) =>
+    rowOf(row, head, row.length / heads));
   if (key >= shares[query].length) throw new Error("the query does not see this key, which comes later");
   /** @param {Matrix} rows @param {number} row */
   const slice = (rows, row) => rows.subarray(row * size + head * width, row * size + (head + 1) * width);
@@ -143,7 +145,7 @@ export function explainLink(engine, pair, link) {
   return {
     weight,
     score: scores[key],
-    contrast: scores[key] - scores.reduce((sum, score) => sum + score, 0) / visible,
+    contrast: scores[key] - sumOf(scores) / visible,
     against: `the mean of the ${visible} visible keys`,
     query: partsOf(model, own, block, `${block.name}.query`, byQuery, stream),
     key: partsOf(model, across ? encoder : own, across ? encoder[encoder.length - 1] : block, `${block.name}.key`, byKey, stream),

@@ -9,14 +9,15 @@ import { explainPiece } from "./explain.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
+import { rowOf, sumOf } from "../scripts/rows.js";
 import { explainLink, unfoldLink } from "./why.js";
 
 /** @import { Off, Tape } from "./network.js" */
 /** @import { Pair, Pocket } from "./pocket.js" */
 /**
- * @typedef {{id: number, kind: "attend" | "heads" | "why" | "explain", pane?: number, source: string,
- *   target: string | null, lens: string, off: Off, to?: string | null, explain?: "all" | number | null,
- *   link?: Parameters<typeof explainLink>[2]}} Question
+ * @typedef {{id: number, kind: "attend" | "heads" | "why" | "explain", pane?: number, lens: string,
+ *   source: string, target: string | null, off: Off, to?: string | null,
+ *   explain?: "all" | number | null, link?: Parameters<typeof explainLink>[2]}} Question
  */
 
 const RAW = "share of a row's attention";
@@ -128,8 +129,8 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
   const { document, codes } = pageDocument(engine, pair, lensMaps.streams, lens === "raw" ? "" : lens, lensMaps);
   const changed = run === pair ? null : {
     pieces: piecesOf(engine, pair, after),
-    total: sum(after),
-    effect: sum(before) - sum(after),
+    total: sumOf(after),
+    effect: sumOf(before) - sumOf(after),
     // Last of all, as the decoder reads what it writes.
     written: engine.write(run.decoder, pair.source.ids.length + 1, pair.language).written,
   };
@@ -144,9 +145,6 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
   };
   scope.postMessage({ id, pane, document, codes, answer }, Array.from(codes.values(), (one) => one.buffer));
 }
-
-/** @param {number[]} numbers */
-const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 
 /** @param {Pocket} engine @param {Pair} pair @param {number[]} logs */
 function piecesOf(engine, pair, logs) {
@@ -208,7 +206,7 @@ function byHead(rows, heads) {
     const matrix = new Float64Array(rows.length * columns);
     rows.forEach((row, place) => {
       const keys = row.length / heads;
-      matrix.set(row.subarray(head * keys, (head + 1) * keys), place * columns);
+      matrix.set(rowOf(row, head, keys), place * columns);
     });
     return matrix;
   });
@@ -219,7 +217,7 @@ async function headEffects(engine, question) {
   const { id, pane, source, target, to = null, off = NOTHING } = question;
   const pair = engine.read(source, target, to);
   const start = isNothing(off) ? pair : { ...pair, ...engine.rerun(pair, off) };
-  const before = sum(engine.logProbabilities(pair, start.decoder));
+  const before = sumOf(engine.logProbabilities(pair, start.decoder));
   const { heads, encoder_layers, decoder_layers } = engine.model.sizes;
   for (const stream of STREAMS) {
     const values = [];
@@ -237,7 +235,7 @@ async function headEffects(engine, question) {
         }
         const more = { ...off, heads: [...off.heads, /** @type {[string, string, number]} */ ([stream, String(layer), head])] };
         const { decoder } = engine.rerun(pair, more);
-        values[layer].push(before - sum(engine.logProbabilities(pair, decoder)));
+        values[layer].push(before - sumOf(engine.logProbabilities(pair, decoder)));
       }
     }
     scope.postMessage({ id, pane, kind: "heads", stream, values });

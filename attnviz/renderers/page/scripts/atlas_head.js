@@ -1,6 +1,7 @@
 /** One head of an atlas: its measures, where it looks, what it joins, its texts, its like. */
 
 import { countNoun, inThousands, largest, percent, spell } from "./numbers.js";
+import { sumOf } from "./rows.js";
 import { draw, make } from "./surface.js";
 
 /** @import { AtlasDocument, AtlasStream, AtlasHead, TextLinks } from "./atlas.js" */
@@ -92,7 +93,7 @@ function distances(stream, head) {
   const names = [`under ${offsets[0]}`, ...offsets.map((offset) => (offset > 0 && !first ? `+${offset}` : `${offset}`)), `over ${offsets[offsets.length - 1]}`].map((name) => name.replace("-", "−"));
   const shares = head.offsets.map((share) => share ?? 0);
   const most = Math.max(...shares, 0.01);
-  const text = shares.reduce((sum, share) => sum + share, 0);
+  const text = sumOf(shares);
   const step = first ? 22 : 12;
   const bars = shares.slice(first).map((share, at) => {
     const [height, place] = [(76 * share) / most, at + first];
@@ -139,7 +140,7 @@ function joins(head) {
 /** @param {AtlasDocument} page @param {AtlasStream} stream @param {AtlasHead} head */
 function texts(page, stream, head) {
   const buckets = head.counts.length - 1;
-  const total = head.counts.slice(0, -1).reduce((sum, count) => sum + count, 0);
+  const total = sumOf(head.counts.slice(0, -1));
   const name = /** @param {number} bucket */ (bucket) =>
     bucket === buckets - 1 ? `from ${spell(bucket / buckets)} on` : `${spell(bucket / buckets)} to ${spell((bucket + 1) / buckets)}`;
   let [typical, below] = [0, 0];
@@ -175,7 +176,8 @@ function levels(counts, name, thing) {
 }
 
 /** Keys with their weights, which follow each other. @param {number[]} keys */
-const pairsOf = (keys) => keys.flatMap((key, at) => (at % 2 ? [] : [/** @type {[number, number]} */ ([key, keys[at + 1]])]));
+const pairsOf = (keys) => keys.flatMap((key, at) =>
+  at % 2 ? [] : [/** @type {[number, number]} */ ([key, keys[at + 1]])]);
 
 /** @param {AtlasStream} stream @param {TextLinks} link */
 function sentence(stream, [place, query, ...keys]) {
@@ -192,10 +194,12 @@ function picture(stream, [place, query, ...keys]) {
   const patch = /** @param {number} token */ (token) => [(token - special.length) % columns, Math.floor((token - special.length) / columns)];
   const nameOf = /** @param {number} token */ (token) => special[token] ?? patch(token).reverse().join(",");
   const links = pairsOf(keys);
-  const remarks = links.filter(([key]) => key in special).map(([key, weight]) => ` · ${special[key]} ${spell(weight)}`);
+  const remarks = links.filter(([key]) => key in special)
+    .map(([key, weight]) => ` · ${special[key]} ${spell(weight)}`);
   const shades = links.filter(([key]) => !(key in special)).map(([key, weight]) => {
-    const [[x, y], share] = [patch(key), Math.min(weight / (keys[1] || 1), 1)];
-    return draw("rect", { class: "key", x, y, width: 1, height: 1, "fill-opacity": (0.7 * share).toFixed(2) });
+    const [x, y] = patch(key);
+    const opacity = (0.7 * Math.min(weight / (keys[1] || 1), 1)).toFixed(2);
+    return draw("rect", { class: "key", x, y, width: 1, height: 1, "fill-opacity": opacity });
   });
   const [x, y] = patch(query);
   const frame = ["under", "over"].map((kind) => draw("rect", { class: kind, x, y, width: 1, height: 1 }));

@@ -16,7 +16,8 @@ export function createCard(choose) {
 
   /** @param {string} name @param {string} layer @param {string} head */
   async function open(name, layer, head) {
-    atlas ??= inflate(denseBytes(textOf("atlas"))).then((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
+    atlas ??= inflate(denseBytes(textOf("atlas")))
+      .then((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
     const page = await atlas;
     const stream = page.streams.find((one) => one.stream === name);
     const number = stream?.heads.findIndex((one) => one.layer === layer && one.head === head) ?? -1;

@@ -124,7 +124,8 @@ export function layout({ title, caption, parts, facts }, { width, withTitle, lig
 export function asSvg(figure, millimetres) {
   const surface = new SvgSurface();
   figure.paint(/** @type {any} */ (surface));
-  return new Blob([surface.asFile(figure.width, figure.height, millimetres)], { type: "image/svg+xml" });
+  const file = surface.asFile(figure.width, figure.height, millimetres);
+  return new Blob([file], { type: "image/svg+xml" });
 }
 
 /** @param {Figure} figure @param {number} scale @param {HTMLCanvasElement} [canvas] */

@@ -1,5 +1,7 @@
 /** How much more of a row a link holds than distance and popular keys explain (`analyses/word_links.py`). */
 
+import { rowOf, sumOf } from "./rows.js";
+
 /**
  * Shares scaled to a table of two effects, distance and key.
  * @param {Float64Array} shares rows that sum to 1 or 0
@@ -42,7 +44,7 @@ export function gainsOf(weights, queries, keys, sees, within) {
   const [rows, columns] = [queries.length, keys.length];
   const counts = (/** @type {number} */ row, /** @type {number} */ key) => !queries[row].special && !keys[key].special && sees(row, key);
   const shares = Float64Array.from(weights, (value, cell) => (counts(Math.floor(cell / columns), cell % columns) && value) || 0);
-  const mass = queries.map((_, row) => shares.subarray(row * columns, (row + 1) * columns).reduce((sum, value) => sum + value, 0));
+  const mass = queries.map((_, row) => sumOf(rowOf(shares, row, columns)));
   shares.forEach((value, cell) => (shares[cell] = value / (mass[Math.floor(cell / columns)] || 1)));
   // Of a row that gives words less than a twentieth, what is left is rounding, made large.
   const enough = shares.map((share, cell) => (mass[Math.floor(cell / columns)] < 0.05 ? 0 : share));
@@ -55,6 +57,3 @@ export function gainsOf(weights, queries, keys, sees, within) {
   });
   return { gains, shares };
 }
-
-/** @param {Float64Array} numbers */
-export const findLargest = (numbers) => numbers.indexOf(Math.max(...numbers));

@@ -92,7 +92,10 @@ export function wholeSize({ left, top, width, height }) {
   return /** @type {[number, number]} */ ([left + width + GAP, top + height + GAP]);
 }
 
-/** The cell at a point; -1 beside rows or columns. @param {Geometry} geometry @param {ShownMatrix} matrix @param {number} x @param {number} y */
+/**
+ * The cell at a point; a row or column of -1 beside them.
+ * @param {Geometry} geometry @param {ShownMatrix} matrix @param {number} x @param {number} y
+ */
 export function cellAt(geometry, matrix, x, y) {
   const { left, top, width, height } = geometry;
   const inside = { across: x >= left && x < left + width, down: y >= top && y < top + height };
@@ -106,8 +109,8 @@ export function cellAt(geometry, matrix, x, y) {
 
 /**
  * The zoom by so much around a point, which stays where it is.
- * @param {Geometry} geometry @param {Zoom} zoom @param {number} by @param {number} x @param {number} y
- * @returns {Zoom}
+ * @param {Geometry} geometry @param {Zoom} zoom @param {number} by
+ * @param {number} x @param {number} y @returns {Zoom}
  */
 export function zoomedAt(geometry, zoom, by, x, y) {
   const most = Math.max(60 / (geometry.cellWidth / zoom.factor), 1);

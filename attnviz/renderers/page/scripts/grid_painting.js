@@ -122,7 +122,8 @@ function paintLabels(surface, geometry, matrix, theme) {
   const [query, key] = matrix.axes ?? AXES;
   write(surface, `${key} →`, left, 9, { size: 11, color: theme.faint });
   const words = `← ${height < 90 ? query.split(" ")[0] : query}`;
-  paintAt(surface, 9, top, () => write(surface, words, 0, 0, { size: 11, color: theme.faint, align: "right" }), true);
+  const label = () => write(surface, words, 0, 0, { size: 11, color: theme.faint, align: "right" });
+  paintAt(surface, 9, top, label, true);
 }
 
 /** How far away the labels are that one put in between would touch. @param {number} place @param {number} step every how many places a label stands @param {number} cell */

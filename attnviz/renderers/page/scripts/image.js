@@ -5,6 +5,7 @@
 
 import { cssColor, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
+import { rowOf, sumOf } from "./rows.js";
 import { ARROWS, make, onceAFrame, sizeCanvas } from "./surface.js";
 import { plain, joinWords, shadeWord, word } from "./text.js";
 
@@ -57,10 +58,10 @@ export function createImage(store, readout) {
   const rowShares = ({ matrix, palette, map }) => {
     const [count, place] = [matrix.keys.length, row()];
     const mean = () => Float32Array.from(matrix.keys, (_, column) => matrix.queries.reduce((sum, _, place) => sum + (matrix.values[place * count + column] || 0), 0) / matrix.queries.length);
-    const own = place < 0 ? mean() : matrix.values.subarray(place * count, (place + 1) * count);
+    const own = place < 0 ? mean() : rowOf(matrix.values, place, count);
     const sizes = [...own].filter((_, column) => placeOfPatch(column) >= 0).map((value) => Math.abs(value) || 0);
     const [most, signed] = [Math.max(...sizes) || 1, palette.limits[0] < 0];
-    const even = signed ? 0 : sizes.reduce((sum, size) => sum + size, 0) / sizes.length;
+    const even = signed ? 0 : sumOf(sizes) / sizes.length;
     const limits = /** @type {[number, number]} */ (signed ? [-most, most] : [0, 1]);
     const times = signed ? own : own.map((value) => Math.log10(Math.max(value / even, 1)));
     const words = `${map.unit} that ${place < 0 ? "all queries give on average" : `“${matrix.queries[place].text}” gives`}: ${spell(most)} at most`;

@@ -1,6 +1,7 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
 import { FINE_LEVELS, NO_VALUE, byteCodes, denseBytes, fineCodes, inflate } from "./decode.js";
+import { rowOf } from "./rows.js";
 import { textOf } from "./surface.js";
 
 /** @returns {PageDocument} */
@@ -50,7 +51,7 @@ export function layerCodes(map, layer) {
 /** The codes of one head. @param {PageMap} map @param {Head} head */
 export async function headCodes(map, [layer, head]) {
   const size = map.queries.tokens.length * map.keys.tokens.length;
-  return (await layerCodes(map, layer)).subarray(head * size, (head + 1) * size);
+  return rowOf(await layerCodes(map, layer), head, size);
 }
 
 /** Most maps have the same; making it takes longer than using it. */

@@ -5,6 +5,7 @@ import { NEGATIVE, theme } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
 import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
 import { showOverviewTools } from "./controls.js";
+import { rowOf, sumOf } from "./rows.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { countNoun, spell } from "./numbers.js";
 import { beginning, fitText } from "./labels.js";
@@ -88,11 +89,13 @@ export function createOverview(element, store, off) {
       const at = (/** @type {number} */ place) => (codes[place] === NO_VALUE ? NaN : table[codes[place] + target.levels]);
       if (query && key) return at(row * columns + column);
       const cells = Array.from({ length: query ? columns : rows }, (_, place) => at(query ? row * columns + place : place * columns + column)).filter((value) => value === value);
-      return query ? Math.max(...cells) : cells.reduce((sum, value) => sum + value, 0) / cells.length;
+      return query ? Math.max(...cells) : sumOf(cells) / cells.length;
     };
     const layers = label ? await Promise.all(target.layers.map((_, layer) => layerCodes(target, layer))) : [];
-    const values = layers.map((codes) => target.heads.map((_, head) => valueIn(codes.subarray(head * rows * columns, (head + 1) * rows * columns)))
-      .map((value) => (Number.isFinite(value) ? value : null)));
+    const values = layers.map((codes) => target.heads.map((_, head) => {
+      const value = valueIn(rowOf(codes, head, rows * columns));
+      return Number.isFinite(value) ? value : null;
+    }));
     target.measures = label ? [...measures, { name: "pinned", label, unit: target.unit, low: "little", high: "much", values }] : measures;
     if (map === target) {
       showOverviewTools(tools, map, store);
@@ -233,7 +236,7 @@ export function createOverview(element, store, off) {
       for (let head = 0; head < map.heads.length; head++) {
         const button = /** @type {HTMLButtonElement} */ (buttons.get(`${layer}.${head}`));
         const canvas = /** @type {HTMLCanvasElement} */ (button.firstChild);
-        drawThumbnail(canvas, codes.subarray(head * rows * columns, (head + 1) * rows * columns), rows, columns, table);
+        drawThumbnail(canvas, rowOf(codes, head, rows * columns), rows, columns, table);
       }
     }
     const items = await headsThatSay();

@@ -4,6 +4,7 @@ import { readProjection } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { writeFitted } from "./labels.js";
 import { clamp, decimals, largest, spell } from "./numbers.js";
+import { rowOf, sumOf } from "./rows.js";
 import { make, sizeCanvas, write } from "./surface.js";
 import { tokenElement } from "./readout.js";
 
@@ -29,15 +30,15 @@ const TOLERANCE = 0.004;
  * @returns {Multiplication}
  */
 export function multiply(queries, keys, size, scale, row, column) {
-  const query = queries.subarray(row * size, (row + 1) * size);
-  const key = keys.subarray(column * size, (column + 1) * size);
+  const query = rowOf(queries, row, size);
+  const key = rowOf(keys, column, size);
   const product = query.map((value, place) => value * key[place]);
   const scores = new Float64Array(keys.length / size);
   for (let at = 0; at < scores.length; at++) {
     for (let place = 0; place < size; place++) scores[at] += query[place] * keys[at * size + place];
     scores[at] *= scale;
   }
-  const sum = product.reduce((one, other) => one + other, 0);
+  const sum = sumOf(product);
   return { query, key, product, sum, scores, score: scores[column], shares: softmax(scores), visible: [...scores.keys()] };
 }
 
@@ -45,7 +46,7 @@ export function multiply(queries, keys, size, scale, row, column) {
 function softmax(scores) {
   const most = scores.reduce((one, other) => Math.max(one, other), -Infinity);
   const powers = scores.map((score) => Math.exp(score - most));
-  const total = powers.reduce((one, other) => one + other, 0);
+  const total = sumOf(powers);
   return powers.map((power) => power / total);
 }
 
@@ -67,7 +68,9 @@ export function explainWeights(parts, weights, map, row) {
     Object.assign(parts, { shares, visible: [...weights.keys()].filter(isVisible) });
     return true;
   };
-  if (looksBack && row < count - 1 && fits((at) => at <= row)) return `softmax over ${row + 1} of ${count} keys, the later ones are hidden: `;
+  if (looksBack && row < count - 1 && fits((at) => at <= row)) {
+    return `softmax over ${row + 1} of ${count} keys, the later ones are hidden: `;
+  }
   if (fits(() => true)) return `softmax over ${count} keys: `;
   return fits((at) => weights[at] !== 0) ? `softmax over ${parts.visible.length} of ${count} keys, the others get nothing: ` : "";
 }
@@ -96,7 +99,7 @@ export function createQueryKey(store, readout) {
       // Where nothing is chosen: the strongest link between words; the first query of a decoder sees but one key.
       const [strongest = (whole.queries.length - 1) * whole.keys.length] = next.links;
       const row = clamp(state.row < 0 ? Math.floor(strongest / whole.keys.length) : state.row, 0, whole.queries.length - 1);
-      const values = next.matrix.values.subarray(row * whole.keys.length, (row + 1) * whole.keys.length);
+      const values = rowOf(next.matrix.values, row, whole.keys.length);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
       const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([readProjection(map, "query", heads[0]), readProjection(map, "key", heads[0])]));

@@ -2,6 +2,7 @@
 
 import { beginning } from "./labels.js";
 import { largest, spell } from "./numbers.js";
+import { rowOf } from "./rows.js";
 import { make } from "./surface.js";
 
 const STRONGEST = 5;
@@ -46,7 +47,8 @@ export function createReadout(element) {
         ? ["→", "largest as query", "largest as key"]
         : ["attends to", "attends most to", "is attended most by"];
       link.replaceChildren(...sentence(queryToken, keyToken, weight, words[0]));
-      row.replaceChildren(...(queryToken ? list(words[1], matrix.values.subarray(query * width, (query + 1) * width), matrix.keys) : []));
+      const own = rowOf(matrix.values, query, width);
+      row.replaceChildren(...(queryToken ? list(words[1], own, matrix.keys) : []));
       column.replaceChildren(...(keyToken ? list(words[2], matrix.queries.map((_, at) => matrix.values[at * width + key]), matrix.queries) : []));
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);

@@ -1,8 +1,9 @@
 /** What the heads looked at say of the text: links that neither place nor popularity explains, and where rows rest. */
 
-import { findLargest, gainsOf } from "./gains.js";
+import { gainsOf } from "./gains.js";
 import { beginning } from "./labels.js";
 import { largest, percent } from "./numbers.js";
+import { findLargest, rowOf } from "./rows.js";
 import { isCausal } from "./shown.js";
 
 /** Nats, and share of the row without special tokens, from which on a link is worth a reader's look. */
@@ -25,9 +26,9 @@ export function clearLinks(map, { queries, keys, values }) {
   const within = rows.side === columns.side && queries.length === keys.length;
   const width = keys.length;
   const causal = within && isCausal(map, values, width);
-  const attends = queries.map((_, row) => values.subarray(row * width, (row + 1) * width).some((value) => value > 0));
+  const attends = queries.map((_, row) => rowOf(values, row, width).some((value) => value > 0));
   const { gains, shares } = gainsOf(values, queries, keys, (row, key) => attends[row] && !(causal && key > row), within);
-  return queries.map((_, row) => row * width + findLargest(gains.subarray(row * width, (row + 1) * width)))
+  return queries.map((_, row) => row * width + findLargest(rowOf(gains, row, width)))
     .filter((cell) => gains[cell] > CLEAR_GAIN && shares[cell] > CLEAR_SHARE)
     .sort((one, other) => gains[other] - gains[one]);
 }
@@ -62,7 +63,7 @@ function restOf(map, { queries, keys, values }) {
   const causal = isCausal(map, values, width);
   let [special, total] = [0, 0];
   for (const row of rows) {
-    const own = values.subarray(row * width, (row + 1) * width);
+    const own = rowOf(values, row, width);
     own.forEach((value, place) => {
       total += value || 0;
       special += keys[place].special && value ? value : 0;

@@ -1,5 +1,7 @@
 /** How far a colour scale reaches, of shares or of signed values (`renderers/colors.py`). */
 
+import { sumOf } from "./rows.js";
+
 /** So many cells lie beyond at most. */
 const BEYOND_SHARE = 0.005;
 
@@ -9,7 +11,7 @@ const BEYOND_SHARE = 0.005;
  */
 export function reach(sizes) {
   const sorted = Float32Array.from(sizes).filter((size) => size > 0).sort();
-  const half = sorted.reduce((sum, size) => sum + size, 0) / 2;
+  const half = sumOf(sorted) / 2;
   let [sum, place] = [0, -1];
   while (place + 1 < sorted.length && sum < half) sum += sorted[++place];
   const rank = Math.ceil(Number(((1 - BEYOND_SHARE) * sorted.length).toFixed(6))) - 1;

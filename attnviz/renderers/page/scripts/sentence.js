@@ -1,5 +1,6 @@
 /** A sentence, its tokens, and what the model makes of it: written, scored, and what changed. */
 
+import { sumOf } from "./rows.js";
 import { LANGUAGES } from "./state.js";
 import { reload } from "./broken.js";
 import { pairTokens } from "./difference.js";
@@ -79,7 +80,7 @@ export function createSentence(pane, store, off) {
     const target = readsTwo(page);
     const noun = to ? "translation" : "output";
     what.textContent = to ? "Translation " : "Output ";
-    const total = sum(pieces.map(({ logp }) => logp));
+    const total = sumOf(pieces.map(({ logp }) => logp));
     patch(output, joinItems(pieces, (piece, place) => {
       const shift = after ? after.pieces[place].logp - piece.logp : 0;
       const number = after ? (Math.abs(shift) < LEAST_CHANGE ? "" : `${shift < 0 ? "−" : "+"}${Math.abs(shift).toFixed(1)}`) : spellShort(Math.exp(piece.logp));
@@ -159,9 +160,6 @@ function readAxis(page) {
 function joinItems(items, build) {
   return items.flatMap((item, place) => (item.gap ? [make("span", { class: "gap" }), build(item, place)] : [build(item, place)]));
 }
-
-/** @param {number[]} values */
-const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 /** What switching off did, in words. @param {number} effect log p before − log p after */
 export const spellEffect = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);

@@ -1,6 +1,7 @@
 /** The matrix that is looked at: heads put together, tokens into words, special tokens left out. */
 
 import { headCodes, valueOf, weightTable } from "./model.js";
+import { rowOf, sumOf } from "./rows.js";
 import { firstRows, limitsTo, reach } from "./scale.js";
 
 /** @param {PageMap} map @param {Head[]} heads @param {State} state @returns {Promise<ShownMatrix>} */
@@ -108,10 +109,9 @@ export function withoutSpecials(matrix, renormalise) {
   const values = new Float32Array(rows.length * columns.length);
   const width = matrix.keys.length;
   rows.forEach((row, newRow) => {
-    const start = newRow * columns.length;
-    columns.forEach((column, place) => (values[start + place] = matrix.values[row * width + column]));
-    const part = values.subarray(start, start + columns.length);
-    const rest = part.reduce((total, value) => total + value, 0);
+    const part = rowOf(values, newRow, columns.length);
+    columns.forEach((column, place) => (part[place] = matrix.values[row * width + column]));
+    const rest = sumOf(part);
     if (renormalise && rest > 0) part.forEach((value, at) => (part[at] = value / rest));
   });
   return { queries: rows.map((place) => matrix.queries[place]), keys: columns.map((place) => matrix.keys[place]), values };

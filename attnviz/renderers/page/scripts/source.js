@@ -9,7 +9,8 @@ import { textOf } from "./surface.js";
  * @returns {Source}
  */
 export function createSource() {
-  const code = URL.createObjectURL(new Blob([JSON.parse(textOf("worker") || '""')], { type: "text/javascript" }));
+  const engine = new Blob([JSON.parse(textOf("worker") || '""')], { type: "text/javascript" });
+  const code = URL.createObjectURL(engine);
   /** @type {Worker} */
   let worker;
   /** @type {(reply: Reply) => void} */

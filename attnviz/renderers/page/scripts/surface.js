@@ -14,7 +14,10 @@ export function write(surface, text, x, y, { size = 12, weight = "", color, alig
   surface.fillText(text, x, y);
 }
 
-/** Paint with a place as the origin; turned, upwards. @param {Surface} surface @param {number} x @param {number} y @param {() => void} paint */
+/**
+ * Paint with a place as the origin, where asked for so that lines go upwards.
+ * @param {Surface} surface @param {number} x @param {number} y @param {() => void} paint
+ */
 export function paintAt(surface, x, y, paint, isTurned = false) {
   surface.save();
   surface.translate(x, y);

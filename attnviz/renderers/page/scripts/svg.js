@@ -25,7 +25,7 @@ export class SvgSurface {
   parts = [];
   /** @type {{state: Record<string, any>, groups: number}[]} */
   saved = [];
-  ruler = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
 
   save() {
     this.saved.push({ state: Object.fromEntries(SETTINGS.map((name) => [name, this[name]])), groups: this.groups });

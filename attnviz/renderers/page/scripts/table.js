@@ -3,6 +3,7 @@
 import { clamp, largest, spell } from "./numbers.js";
 import { theme } from "./colors.js";
 import { beginning, widest, withLabel, writeFitted } from "./labels.js";
+import { rowOf } from "./rows.js";
 import { font, make, write } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 6];
@@ -11,7 +12,7 @@ const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 6];
 export function tableOf({ queries, keys, values }, caption) {
   const whole = queries.length * keys.length <= MOST_CELLS;
   const rows = queries.slice(0, whole ? queries.length : MOST_ROWS).map((token, row) => {
-    const own = values.subarray(row * keys.length, (row + 1) * keys.length);
+    const own = rowOf(values, row, keys.length);
     const cells = whole ? Array.from(own, (value) => [spell(value)]) : largest(own, STRONGEST).map((place) => [name(keys[place], 16), ` ${spell(own[place])}`]);
     return make("tr", {}, [make("th", { scope: "row" }, [name(token)]), ...cells.map((cell) => make("td", {}, cell))]);
   });

@@ -5,6 +5,7 @@ import { cssColor, inkOn, theme } from "./colors.js";
 import { beginning, fitText } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
+import { rowOf } from "./rows.js";
 import { ARROWS, font, make, write } from "./surface.js";
 
 const LONGEST = 400;
@@ -49,7 +50,9 @@ export function createText(store, readout, isLinked) {
     const own = place >= 0 && place < (from ? matrix.queries : matrix.keys).length;
     const [link = -1] = links; // shades the text where nothing is chosen
     const choice = own ? place : from ? Math.floor(link / width) : link < 0 ? -1 : link % width;
-    const values = choice < 0 ? [] : from ? matrix.values.subarray(choice * width, (choice + 1) * width) : matrix.queries.map((_, at) => matrix.values[at * width + choice]);
+    if (choice < 0) return { from, own, choice, values: [] };
+    const values = from ? rowOf(matrix.values, choice, width)
+      : matrix.queries.map((_, at) => matrix.values[at * width + choice]);
     return { from, own, choice, values: Array.from(values) };
   };
 

@@ -140,8 +140,8 @@
  *
  * @typedef {{text: string, gap: string, position: number | null, logp: number}} Piece of a translation, with its log p
  * @typedef {{language: string | null, to: string | null, written: string, pieces: Piece[],
- *   changed: {written: string, pieces: Piece[], total: number, effect: number} | null, notes: string[],
- *   seconds?: number}} Answer what a model says of a sentence
+ *   changed: {written: string, pieces: Piece[], total: number, effect: number} | null,
+ *   notes: string[], seconds?: number}} Answer what a model says of a sentence
  * @typedef {object} Off what is switched off, by the names that the maps have
  * @property {[string, string, string][]} heads stream, layer, head
  * @property {[string, string, string, number, number][]} links and query, key
@@ -160,8 +160,9 @@
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean, question?: Question,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps, claims?: Claim[], notes?: string[]}} Reply
- * @typedef {{about: string, text: string, link: (string | number)[] | null, heads: (string | number)[][],
- *   tokens: [string, number][]}} Claim a sentence of `explain`, with the parts that it names; tokens: side, position
+ * @typedef {{about: string, text: string, link: (string | number)[] | null,
+ *   heads: (string | number)[][], tokens: [string, number][]}} Claim a sentence of `explain`, with
+ *   the parts that it names; tokens by side and position
  * @typedef {object} LinkSteps one number of a map from query and key on: fields of Python's
  * @property {number[]} query
  * @property {number[]} key
@@ -176,9 +177,10 @@
  * @property {[string, number][] | null} [writes] logits that the link adds, where no report has them; null: not known
  * @property {string} [besides] what takes part in the weights too
  * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
- * @typedef {{weight: number, contrast: number, against: string, query: WriterPart[], key: WriterPart[],
- *   position: number | null, at_distance: number | null, arguments: {token: string, logit: number}[],
- *   predicted: [string, number] | null, argument: number | null, rank: number | null,
+ * @typedef {{weight: number, contrast: number, against: string, query: WriterPart[],
+ *   key: WriterPart[], position: number | null, at_distance: number | null,
+ *   arguments: {token: string, logit: number}[], predicted: [string, number] | null,
+ *   argument: number | null, rank: number | null,
  *   logit: number | null}} LinkReport fields of Python's
  * @typedef {object} Source where answers come from; older questions are forgotten
  * @property {(question: Question) => void} ask

@@ -4,6 +4,7 @@ import { valueOf, headCodes, readProjection, weightTable } from "./model.js";
 import { beginning } from "./labels.js";
 import { explainWeights, multiply } from "./query_key.js";
 import { decimals, largest, spell } from "./numbers.js";
+import { rowOf, sumOf } from "./rows.js";
 import { draw, make } from "./surface.js";
 
 /** Tokens that a picture names. */
@@ -76,8 +77,10 @@ export async function stepsInPage(map, head, row, column) {
   const { size, scale, besides, predicted } = map.projections;
   const count = map.keys.tokens.length;
   const parts = multiply(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
-  const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
-  const visible = new Set(explainWeights(parts, weights, map, row) ? parts.visible : weights.map((weight, at) => (weight ? at : -1)));
+  const codes = rowOf(await headCodes(map, head), row, count);
+  const weights = Float32Array.from(codes, valueOf(weightTable(map), map.levels));
+  const isSoftmax = explainWeights(parts, weights, map, row);
+  const visible = new Set(isSoftmax ? parts.visible : weights.map((weight, at) => (weight ? at : -1)));
   const cell = row * count + column;
   return {
     query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],
@@ -99,7 +102,7 @@ export function unfoldSteps(steps, query, key, writes) {
   const { scores, weights, value, changes, besides } = steps;
   const [at, hidden] = [key.at, scores.filter((score) => score === null).length];
   const product = steps.query.reduce((sum, one, place) => sum + one * steps.key[place], 0);
-  const [weight, rest] = [weights[at], 1 - weights.reduce((sum, one) => sum + one, 0)];
+  const [weight, rest] = [weights[at], 1 - sumOf(weights)];
   const total = changes?.reduce((sum, [, change]) => sum + change, 0) ?? 0;
   const small = "No output changes by .005 or more.";
   const needs = "Not in the page: attnviz live shows it.";

@@ -166,8 +166,10 @@ export function createWhy(store, maps, ask) {
       }
       const writes = report?.arguments.map(({ token, logit }) => /** @type {[string, number]} */ ([token, logit])) ?? steps?.writes ?? null;
       pictures.replaceChildren(...(steps ? [unfoldSteps(steps, query, key, writes)] : []));
-      sentence.replaceChildren(...(report ? describeLink(query.text, key.text, report) : [error ?? ""]));
-      details.replaceChildren(...(report ? [partLists(query, key, report), ...tokenLists(report)] : []));
+      const words = report ? describeLink(query.text, key.text, report) : [error ?? ""];
+      sentence.replaceChildren(...words);
+      details.replaceChildren();
+      if (report) details.append(partLists(query, key, report), ...tokenLists(report));
     },
   };
 }
