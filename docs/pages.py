@@ -198,8 +198,8 @@ def python_reference() -> str:
     """Every public name of the package: functions by their options, classes by their docstrings."""
     import attnviz
     from attnviz.core.errors import in_words
-    from attnviz.core.option import names_in
     from attnviz.core.options import DECLARED
+    from attnviz.core.options.option import names_in
 
     declared = {name: one for half in DECLARED.values() for name, one in half.items()}
     homes: dict[str, str] = vars(attnviz)["_HOMES"]

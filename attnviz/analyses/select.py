@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core import option, options, registry, tokens
+from attnviz.core import options, registry, tokens
 from attnviz.core.attention_map import (
     SEVERAL,
     Attention,
@@ -18,6 +18,7 @@ from attnviz.core.attention_map import (
     known_mean,
 )
 from attnviz.core.errors import UsageError, choose, is_number
+from attnviz.core.options.option import names_in
 
 _HEADS = re.compile(r"\s*\d{1,9}\.\d{1,9}\s*(?:,\s*\d{1,9}\.\d{1,9}\s*)*")
 """Heads with their layers: "2.3" or "2.3,1.4"."""
@@ -222,7 +223,7 @@ def parse_reduction(text: str) -> tuple[str, str]:
     Raises:
         UsageError: it is none of them.
     """
-    how, _, over = choose(text, option.names_in(options.Reduction), "reduction").partition(":")
+    how, _, over = choose(text, names_in(options.Reduction), "reduction").partition(":")
     return how, over or "both"
 
 

@@ -25,8 +25,8 @@ from attnviz.core.attention_map import (
     check_single_tokens,
 )
 from attnviz.core.errors import InputError, UsageError, choose, in_words
-from attnviz.core.option import names_in
 from attnviz.core.options import Special
+from attnviz.core.options.option import names_in
 from attnviz.core.tokens import (
     begins_causal,
     count_kinds,

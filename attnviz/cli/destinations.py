@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import UsageError
-from attnviz.core.look import Look
 from attnviz.core.notices import notify
 from attnviz.core.options import Many, Options
+from attnviz.core.options.look import Look
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Numbering, Renderer, reports
 from attnviz.renderers.printable import without_folders

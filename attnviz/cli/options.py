@@ -13,8 +13,8 @@ from typer.models import OptionInfo
 from attnviz.cli.stderr import stderr_form
 from attnviz.commands.command import CHOICE, HALVES, MAPS, OUTPUT, Shell, Taken, Usage, called_by
 from attnviz.core.errors import UsageError, in_words
-from attnviz.core.option import ARGUMENTS, Option, names_in, shell_type
 from attnviz.core.options import DECLARED, Options, Origin, Output, pictures_by_kind
+from attnviz.core.options.option import ARGUMENTS, Option, names_in, shell_type
 from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
 

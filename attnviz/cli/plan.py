@@ -9,8 +9,8 @@ from pathlib import Path
 from attnviz.cli import destinations
 from attnviz.cli.places import Place, check_apart
 from attnviz.core.errors import UsageError
-from attnviz.core.look import Look
 from attnviz.core.options import Options
+from attnviz.core.options.look import Look
 from attnviz.core.records import dataclass
 from attnviz.core.registry import ATLAS, FIELDS, FORMATS, DataKind
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, reports

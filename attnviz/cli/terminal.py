@@ -18,8 +18,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.places import write_bytes
-from attnviz.core.look import Look
 from attnviz.core.notices import Listener
+from attnviz.core.options.look import Look
 from attnviz.core.records import dataclass
 from attnviz.renderers.reports import Data, Item
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from attnviz.core.errors import UsageError, choose, in_words
-from attnviz.core.look import Look
-from attnviz.core.option import Option, names_in, opt
 from attnviz.core.options import (
     DECLARED,
     Choice,
@@ -31,6 +29,8 @@ from attnviz.core.options import (
     Origin,
     Output,
 )
+from attnviz.core.options.look import Look
+from attnviz.core.options.option import Option, names_in, opt
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
 from attnviz.core.records import dataclass, fields, replace
 from attnviz.core.registry import PICTURES, DataKind

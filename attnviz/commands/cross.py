@@ -16,8 +16,8 @@ from attnviz.commands.command import (
     command,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg, opt
 from attnviz.core.options import Origin, map_options
+from attnviz.core.options.option import arg, opt
 from attnviz.core.registry import ALIGNER, SYMMETRIZATIONS
 
 HOW = "How two directions are joined: {choices}."

@@ -12,7 +12,7 @@ from attnviz.commands.command import MAP_PICTURES, PLACES, RECORD, VIEW, Run, co
 from attnviz.commands.run import report_all
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.core.option import arg
+from attnviz.core.options.option import arg
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.matrices import read_whole
 from attnviz.storage.saved_maps import Opener, open_saved, openers, pick, read_all

@@ -16,8 +16,8 @@ from attnviz.commands.command import (
     command,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg, rare
 from attnviz.core.options import Options
+from attnviz.core.options.option import arg, rare
 from attnviz.core.registry import CHATS
 
 

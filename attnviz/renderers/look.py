@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import UsageError, did_you_mean, in_words
-from attnviz.core.look import Look, parse_scale
 from attnviz.core.notices import notify
+from attnviz.core.options.look import Look, parse_scale
 from attnviz.core.records import dataclass, field
 
 _STRIDE = 16

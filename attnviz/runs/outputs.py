@@ -18,9 +18,9 @@ from attnviz.analyses.view import divisions, first_focus
 from attnviz.analyses.view import views as every_view
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
-from attnviz.core.look import Look, LookOptions
 from attnviz.core.notices import notices_to, notify
 from attnviz.core.options import DECLARED, Choice
+from attnviz.core.options.look import Look, LookOptions
 from attnviz.core.registry import ATLAS_LINKS, PANELS, PICTURES, DataKind, is_reduced
 from attnviz.core.values import check_value
 from attnviz.renderers import Display, Views, reports

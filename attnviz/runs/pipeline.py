@@ -19,8 +19,8 @@ from attnviz.analyses.tokens import label_tokens, parse_special, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core import attention_map, registry
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
-from attnviz.core.look import LookOptions
 from attnviz.core.options import Choice, Options, Origin
+from attnviz.core.options.look import LookOptions
 from attnviz.core.query import Kind, Query
 from attnviz.core.records import dataclass, field, fields, replace
 from attnviz.core.tokens import tokens_of_pieces

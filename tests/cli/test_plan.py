@@ -6,8 +6,8 @@ import pytest
 
 from attnviz.cli.plan import plan
 from attnviz.core.errors import UsageError
-from attnviz.core.look import Look
 from attnviz.core.options import Options, Output
+from attnviz.core.options.look import Look
 
 A, B = Path("a.json"), Path("b.png")
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Token
-from attnviz.core.look import Look
+from attnviz.core.options.look import Look
 from attnviz.renderers.figures.figure import fit_width
 from attnviz.renderers.look import drawing
 

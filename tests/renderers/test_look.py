@@ -12,7 +12,7 @@ from PIL import Image
 import attnviz
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import OutputError, UsageError
-from attnviz.core.look import Look
+from attnviz.core.options.look import Look
 from attnviz.features.grid.picture import grid
 from attnviz.features.lines.picture import lines
 from attnviz.renderers.figures.figure import figure_bytes, fit_width

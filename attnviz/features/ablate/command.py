@@ -9,7 +9,7 @@ from attnviz.commands.command import BY_HELP, CHOICE, INPUT, OUTPUT, SEED, Run, 
 from attnviz.commands.findings import Findings
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg, opt, rare
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.ablate.parts import Each
 from attnviz.features.ablate.request import (
     Ablation,

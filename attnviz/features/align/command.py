@@ -7,7 +7,7 @@ from attnviz.commands.arguments import Texts, read_texts
 from attnviz.commands.command import Run, command
 from attnviz.commands.cross import AGAINST, SCORE, SYMMETRIZE
 from attnviz.commands.findings import Findings
-from attnviz.core.option import arg
+from attnviz.core.options.option import arg
 from attnviz.runs.inputs import TextInput
 
 

@@ -7,8 +7,8 @@ from attnviz.commands.arguments import InMemoryInput, Positive
 from attnviz.commands.command import CHOICE, MAP_PICTURES, ORIGIN, PLACES, Run, command
 from attnviz.commands.findings import Findings
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg, opt, rare
 from attnviz.core.options import Origin
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.audio.request import TIME_FORMATS, RecordingRequest, report_recording
 from attnviz.runs.pipeline import Result
 

@@ -8,7 +8,7 @@ from typing import Any
 from attnviz.cli.stderr import interrupt
 from attnviz.commands.command import INPUT, RECORD, Run, command
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg
+from attnviz.core.options.option import arg
 
 
 @command(

@@ -7,7 +7,7 @@ from typing import Any
 from attnviz.commands import arguments, findings
 from attnviz.commands.command import CHOICE, SEED, Run, command
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg, opt, rare
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.core.registry import SourceKind
 from attnviz.features.cache.request import CacheRequest, report_cache
 from attnviz.features.experiments import questions

@@ -15,8 +15,8 @@ from attnviz.commands.findings import Findings
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import HealthError, UsageError, in_short
-from attnviz.core.option import arg, opt, rare
 from attnviz.core.options import InMemoryMaps
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.compare import history, request
 from attnviz.features.compare.report import RULES, History
 from attnviz.storage.saved_maps import read_effects

@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz.cli.places import note
 from attnviz.commands.command import Run, command
-from attnviz.core.option import arg
+from attnviz.core.options.option import arg
 from attnviz.core.registry import FIELDS
 from attnviz.features.examples import FILES
 from attnviz.renderers.reports import listing, parse_fields

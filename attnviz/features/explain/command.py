@@ -6,7 +6,7 @@ from typing import Any
 from attnviz.commands import arguments, findings
 from attnviz.commands.command import CHOICE, INPUT, Run, command
 from attnviz.core.errors import UsageError
-from attnviz.core.option import arg, opt, rare
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.experiments.questions import QUESTION, read_reference, read_written
 from attnviz.features.explain.request import AnswerRequest, report_answers
 from attnviz.runs.pipeline import Result

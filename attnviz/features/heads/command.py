@@ -11,8 +11,8 @@ from attnviz.commands.command import BY_HELP, CHOICE, ORIGIN, OUTPUT, Run, comma
 from attnviz.commands.findings import Findings
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
-from attnviz.core.option import arg, opt, rare
 from attnviz.core.options import InMemoryMaps
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.corpus.study import CorpusJournal
 from attnviz.features.heads import corpus
 from attnviz.features.heads.request import HeadsRequest, check_alone, check_heads, report_heads

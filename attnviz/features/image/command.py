@@ -7,8 +7,8 @@ from typing import Any
 from attnviz.commands.arguments import InMemoryInput
 from attnviz.commands.command import CHOICE, ORIGIN, OUTPUT, Run, command
 from attnviz.core.errors import UsageError, choose, in_short
-from attnviz.core.option import arg, opt, rare
 from attnviz.core.options import LENS_NAMES
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.image.request import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.pipeline import Result
 from attnviz.runs.reporting import hold_notes

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.commands.command import SEED, Run, command
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.option import arg, opt
+from attnviz.core.options.option import arg, opt
 from attnviz.core.registry import LARGEST
 from attnviz.features.lessons import LESSONS
 from attnviz.renderers.reports import listing

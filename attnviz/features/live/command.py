@@ -16,8 +16,8 @@ from attnviz.cli.places import note, write_bytes
 from attnviz.commands.command import OUTPUT, Run, command
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.notices import notices_to
-from attnviz.core.option import opt, rare
 from attnviz.core.options import LENS_NAMES, Options, Origin
+from attnviz.core.options.option import opt, rare
 from attnviz.models.open import POCKET, check_origin, find_model
 from attnviz.storage.writing import check_writable
 

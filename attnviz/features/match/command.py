@@ -4,7 +4,7 @@ from typing import Any
 
 from attnviz.commands import arguments, findings
 from attnviz.commands.command import INPUT, RECORD, Run, command
-from attnviz.core.option import arg
+from attnviz.core.options.option import arg
 
 
 @command(

@@ -6,7 +6,7 @@ from typing import Any
 from attnviz.cli.places import note
 from attnviz.commands.command import ORIGIN, Run, command
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.option import arg, opt
+from attnviz.core.options.option import arg, opt
 from attnviz.core.registry import MECHANISMS
 from attnviz.renderers.reports import Data, listing
 

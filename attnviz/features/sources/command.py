@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from attnviz.commands.command import CHOICE, ORIGIN, SEED, Run, command
 from attnviz.commands.findings import Findings
 from attnviz.core.errors import UsageError, in_short
-from attnviz.core.option import arg, opt, rare
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.features.sources.request import (
     Grouping,
     SourcesRequest,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.commands.command import OPTIONS, OUTPUT, Run, command
 from attnviz.core.errors import UsageError, in_short
-from attnviz.core.option import arg, opt, rare
+from attnviz.core.options.option import arg, opt, rare
 from attnviz.core.registry import MECHANISMS
 from attnviz.features.steps.request import SIZE, StepsRequest
 

@@ -19,8 +19,8 @@ from attnviz.cli.stderr import complain, interrupt
 from attnviz.commands.command import MAP_PICTURES, ORIGIN, Run, command
 from attnviz.commands.run import report_all
 from attnviz.core.errors import AttentionError, InputError, OutputError, UsageError
-from attnviz.core.option import arg, rare
 from attnviz.core.options import Options
+from attnviz.core.options.option import arg, rare
 from attnviz.features.watch.function import Watched
 from attnviz.models.open import parse_part
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_type_hints
 import numpy as np
 
 from attnviz.core.errors import UsageError
-from attnviz.core.look import LookOptions
 from attnviz.core.options import Choice
+from attnviz.core.options.look import LookOptions
 from attnviz.core.values import check_value
 from attnviz.renderers import NO_VIEWS, reports
 from attnviz.runs.outputs import save_figure

@@ -4,7 +4,7 @@ from typing import Any
 
 from attnviz.commands import arguments, findings
 from attnviz.commands.command import CHOICE, INPUT, Run, command
-from attnviz.core.option import arg, opt
+from attnviz.core.options.option import arg, opt
 from attnviz.features.experiments.questions import QUESTION, read_written
 from attnviz.features.why.request import Why, report_why
 from attnviz.runs.pipeline import Result

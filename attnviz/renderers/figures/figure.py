@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attnviz.core.errors import OutputError, UsageError
-from attnviz.core.look import Width
+from attnviz.core.options.look import Width
 from attnviz.core.records import dataclass, replace
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed, font_share

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import PurePath
 
 from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
-from attnviz.core.option import names_in
 from attnviz.core.options import InputFormat
+from attnviz.core.options.option import names_in
 from attnviz.core.records import dataclass
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.lines import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.commands.command import Run, command
-from attnviz.core.option import arg, opt
+from attnviz.core.options.option import arg, opt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,11 +9,11 @@ import torch
 from transformers import AutoTokenizer
 
 import attnviz as attnviz_api
+from attnviz.core import registry
 from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.features.own_code.source import OwnCodeModel
-from attnviz.models import open as opening
 from attnviz.models.hugging_face.text_model import HuggingFaceModel
 from attnviz.models.open import open_source
 from tests.features.own_code import folders
@@ -214,8 +214,8 @@ def test_a_model_in_memory_is_read_too(llama):
 
 
 def test_without_the_feature_the_refusal_stays(llama, monkeypatch):
-    row = replace(opening.OWN_CODE, target="no_such_feature.opening:open_own_code")
-    monkeypatch.setattr(opening, "OWN_CODE", row)
+    row = replace(registry.OWN_CODE, target="no_such_feature.opening:open_own_code")
+    monkeypatch.setattr(registry, "OWN_CODE", row)
     with pytest.raises(AttnvizError, match="Unrecognized configuration class"):
         open_source(Origin(model=str(llama("sdpa")), allow="code"), "self")
 

@@ -98,7 +98,8 @@ def test_axe_finds_nothing_on_any_view(open_page, name, look):
     for place in range(tabs.count()):
         tabs.nth(place).click()
         opened.settle()
-        opened.settle("#table")
+        if not place:  # the table that a screen reader meets; later views have the same
+            opened.settle("#table")
         narrowed(opened, look)
         assert findings(opened.tab) == [], tabs.nth(place).inner_text()
         assert opened.tab.evaluate(SMALL) == []

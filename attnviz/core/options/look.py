@@ -4,7 +4,7 @@ import re
 from typing import Any, Literal, TypedDict, get_args, get_type_hints
 
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.option import names_in, rare
+from attnviz.core.options.option import names_in, rare
 from attnviz.core.records import dataclass, fields
 
 Width = Literal["single", "double"]

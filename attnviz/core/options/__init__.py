@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.look import Look
-from attnviz.core.option import Option, names_in, opt, rare, shell_type
+from attnviz.core.options.look import Look
+from attnviz.core.options.option import Option, names_in, opt, rare, shell_type
 from attnviz.core.records import dataclass, field, fields, replace
 from attnviz.core.registry import LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
