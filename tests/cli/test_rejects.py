@@ -13,6 +13,9 @@ def test_the_reason_says_the_line_once():
     assert reject_line(2, where, f"{where}: too long", "x\ty") == (
         b'{"schema":2,"kind":"reject","line":2,"reason":"too long","text":"x\\ty"}\n'
     )
+    assert reject_line(1, "", "odd", "\udcff") == (
+        b'{"schema":2,"kind":"reject","line":1,"reason":"odd","text":"\\udcff"}\n'
+    )
     said = json.loads(reject_line(2, where, f"the source in {where} is empty", "\ty"))
     assert said == {
         "schema": 2,

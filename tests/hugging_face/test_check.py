@@ -143,6 +143,7 @@ def test_a_small_copy_keeps_kinds_and_equal_sizes():
     assert given.layer_types[:4] == ["linear_attention"] * 3 + ["full_attention"]
     assert made.layer_types == ["linear_attention", "full_attention"]
     assert (made.num_hidden_layers, made.vocab_size) == (2, 1024)
+    assert made.max_position_embeddings == 512 < given.max_position_embeddings
     assert given.linear_key_head_dim == given.linear_value_head_dim
     assert made.linear_key_head_dim == made.linear_value_head_dim
     assert sum(one.numel() for one in AutoModel.from_config(made).parameters()) == small.parameters

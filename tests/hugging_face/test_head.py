@@ -96,6 +96,12 @@ def test_plain_weights_are_a_softmax(kind, loaded):
     expected = powers / powers.sum(-1, keepdims=True)
     np.testing.assert_allclose(steps["weights"], expected, rtol=0, atol=1e-5)
     assert ("mask" in names) == (kind != "bert")
+    model = loaded(kind)
+    encoded = encode(model, Query(TEXT))
+    inputs = model.tensors(encoded.inputs, encoded.part)
+    with torch.no_grad():
+        states = encoded.part(**inputs, output_hidden_states=True).hidden_states
+    np.testing.assert_allclose(steps["layer_input"], states[0][0], rtol=0, atol=1e-6)
 
 
 def test_families_turn_and_add_and_stay_as_they_were(loaded):

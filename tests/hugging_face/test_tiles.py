@@ -10,6 +10,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from attnviz.core.attention_call import AttentionCall
 from attnviz.models.hugging_face.capture import passes, probe, scores
+from attnviz.models.hugging_face.capture.blocks import _in_order
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
@@ -37,6 +38,12 @@ def threads():
     yield
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_what_threads_read_is_in_order():
+    spans = [slice(first, first + 1) for first in range(19)]
+    assert [*_in_order(lambda span: [span.start], spans, 2)] == [[first] for first in range(19)]
 
 
 def called(kernel=spelled_out, mask=None, groups=2, causal=False, texts=1, hidden=None, **options):

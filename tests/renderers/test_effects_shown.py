@@ -54,6 +54,11 @@ def test_no_value_is_grey_null_or_nothing():
     assert sum(row["weight"] == "" for row in rows) == 7
     assert np.isfinite([float(row["weight"]) for row in rows if row["weight"]]).all()
     assert b"nan" not in shown("tsv", effects())
+    (told,) = effects().measured
+    far = replace(told, link=replace(told.link, layer="10"))
+    table = shown("table", replace(effects(), measured=(told, far))).decode()
+    assert "sat → cat  layer 0 head 1      .90" in table
+    assert "sat → cat  layer 10 head 1     .90" in table
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])

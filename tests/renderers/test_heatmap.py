@@ -124,6 +124,15 @@ def test_labels_never_overlap_or_leave_the_figure(queries, keys):
         assert all(apart >= line)
 
 
+@pytest.mark.parametrize(
+    ("word", "count", "angle"),
+    [("a", 12, 0), ("extraordinarily", 12, 45), ("extraordinarily", 60, 90)],
+)
+def test_names_of_keys_turn_only_where_they_have_no_room(word, count, angle):
+    figure = draw(shares(3, count), (Token("a"),) * 3, (Token(word),) * count)
+    assert {label.get_rotation() for label in labels(figure, "columns")} == {angle}
+
+
 def _across(picture, label, side):
     """Pixels at which a label's line lies, measured at right angles to the line."""
     x, y = label.get_position()

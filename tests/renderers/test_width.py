@@ -123,7 +123,6 @@ def objects(pdf):
     return b"\n".join([pdf, *plain])
 
 
-@pytest.mark.slow
 def test_a_pdf_embeds_truetype_and_nothing_else():
     figure = fitted(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
     found = objects(figure_bytes(figure, ".pdf"))
@@ -131,6 +130,10 @@ def test_a_pdf_embeds_truetype_and_nothing_else():
     assert b"/Type3" not in found
     (box,) = re.findall(rb"/MediaBox \[ ?0 0 ([\d.]+) ", found)
     assert float(box) == pytest.approx(PIXELS["single"] / 200 * 72, abs=0.01)
+
+
+@pytest.mark.slow
+def test_a_pdf_draws_what_is_no_truetype():
     families = typeface(["中国"]).families
     if can_embed(families):
         pytest.skip("no font here draws Chinese, or it is TrueType")

@@ -2,13 +2,17 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 
+from attnviz import ablate
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.features.ablate.parts import each_part, find_parts, head_places
+from attnviz.features.ablate.picture import effect_bars
 from attnviz.features.experiments.pocket import PocketExperiment
 from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects
@@ -124,6 +128,15 @@ def test_heads_and_layers_are_chosen_as_in_every_command(asked, parts):
     found = ablated(*PAIR, *asked, "-q", "-f", "json").json()["effects"]
     labels = [one["label"].replace(" layer", "").replace(" head ", ".") for one in found]
     assert ",".join(labels) == parts
+
+
+def test_lines_of_bars_are_the_intervals():
+    report = ablate(*PAIR, heads="0.1").value
+    (one,) = report.effects
+    ends = one.effect - 0.1, one.effect + 0.3
+    figure = effect_bars(replace(report, effects=(replace(one, interval=ends),)))
+    (lines,) = figure.findobj(LineCollection)
+    assert lines.get_segments()[0][:, 0] == pytest.approx(ends)
 
 
 @pytest.mark.slow

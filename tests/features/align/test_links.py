@@ -140,3 +140,6 @@ def test_each_way_to_join_two_directions_by_hand():
     assert found["reverse"] == reverse
     assert found["intersection"] == {(0, 0)}
     assert found["union"] == found["grow-diag-final-and"] == {(0, 0), (1, 1), (3, 4)}
+    # Beside a mutual link grows one of a free word; the last step alone would leave it out.
+    forward, reverse = frozenset({(0, 0), (0, 1)}), frozenset({(0, 0)})
+    assert symmetrize(forward, reverse, "grow-diag-final-and") == forward

@@ -95,6 +95,15 @@ def test_lines_of_many_heads_are_thin_and_coloured():
     assert many.get_linewidths() == [0.4]
 
 
+def test_measures_without_room_beside_stand_below_each_other():
+    plots = MeasurePlots(corpus().streams[0], 0, 0, 400)
+    canvas = full_canvas(typeface(["0"]), 400, [], [], plots.height)
+    plots.draw(canvas)
+    tops = [axes.get_position().y1 for axes in canvas.figure.axes[-len(plots.stream.measures) :]]
+    assert 1 > tops[0] > tops[1] > tops[-1] > 0
+    assert -np.diff(tops) == pytest.approx(tops[0] - tops[1])
+
+
 def test_shares_and_legends_stand_where_they_fit():
     shares = np.array([[0.4, 0.6], [0.1, 0.1], [0.3, 0.1], [0.2, 0.2]])[:, None]
     even = np.array([0.5, 0.0, 0.25, 0.25])[:, None, None].repeat(2, axis=2)

@@ -178,6 +178,10 @@ def test_what_is_no_recording_in_memory_is_refused(given, rate, says):
             ("--model", "x", "-f", "vtt", "--html", "a.html"),
             "-f vtt writes times, not maps: leave --html out",
         ),
+        *(
+            (("--model", "x", "--word-times", "-o", name, "--html", "a.html"), f"{option} writes")
+            for name, option in (("a.vtt", "-o a.vtt"), ("a.json", "--word-times"))
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_loads(arguments, said):
@@ -204,6 +208,14 @@ def test_mistakes_that_only_the_model_can_tell(whisper, ast, tmp_path):
     soundfile.write(tmp_path / "c.wav", np.full(99, np.nan), RATE, "FLOAT")
     assert "NaN or infinite" in attnviz("audio", tmp_path / "c.wav", "--model", whisper).mistake
     assert "is a folder" in attnviz("audio", tmp_path, "--model", whisper).mistake
+
+
+def test_a_part_has_as_many_samples_as_its_seconds(tmp_path):
+    sound = chirps(1.0)
+    soundfile.write(tmp_path / "a.wav", sound, RATE, "FLOAT")
+    for given in (tmp_path / "a.wav", (sound, RATE)):
+        part = read_recording(given, 0.25, 0.5)
+        assert (len(part.samples), part.start, part.total) == (RATE // 2, 0.25, 1.0)
 
 
 def test_what_a_decoder_says_of_a_file_is_not_printed(tmp_path, capfd):

@@ -15,6 +15,7 @@ from attnviz.core.attention_map import Token
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Choice, Options, Origin
+from attnviz.features.browse import entry
 from attnviz.features.browse.ask import Subject, Subjects, text_subject
 from attnviz.features.browse.draw import heads as draw_heads
 from attnviz.features.browse.draw import numbers, plain, screen
@@ -306,6 +307,16 @@ def test_several_saved_maps_are_gone_through(tmp_path, monkeypatch):
     state = open_first(subjects_of("-", None, None, Options()), None)
     assert after(state, "]").seen.text == "a dog"
     assert command_of(state) == ""
+
+
+def test_saved_maps_that_were_written_out_too_are_browsed(tmp_path, monkeypatch):
+    file, shown = tmp_path / "m.npz", list[State]()
+    saved().save(file)
+    monkeypatch.setattr(entry, "check_terminal", lambda: None)
+    monkeypatch.setattr(entry, "show", lambda state, options: shown.append(state))
+    for given, stdin in ((file, b""), ("-", file.read_bytes())):
+        assert attnviz_of("render", given, "--browse", "-f", "none", stdin=stdin).status == 0
+    assert [one.subject.saved for one in shown] == [("render", str(file)), ()]
 
 
 def test_heads_that_share_keys_stand_between_lines():

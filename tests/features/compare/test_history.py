@@ -100,6 +100,8 @@ def test_the_table_leaves_out_what_paths_share(samples):
     assert max(map(len, text.splitlines())) <= 80
     cut = attnviz("compare", samples, "--max-rows", 1).text
     assert "-f tsv and -f json have them as data" in cut
+    (_, count) = re.findall(r"1 of (\d+) rows: --max-rows (\d+) shows all", cut)[0]
+    assert "max-rows" not in attnviz("compare", samples, "--max-rows", count).text
     assert short_paths(["a.0.x", "a.1.x", "a.10.x"]) == (
         {"a.0.x": "0", "a.1.x": "1", "a.10.x": "10"},
         "a.*.x",
@@ -170,6 +172,12 @@ def test_samples_that_differ_in_heads_or_digits(tmp_path):
 
 
 # --- pictures and the page
+
+
+def test_heads_that_have_no_room_are_counted(tmp_path):
+    many = folder_of(tmp_path / "samples", *(sample(step, heads=60) for step in (0, 50)))
+    with pytest.raises(AttnvizError, match="60 heads have no room in 85 mm"):
+        package.compare(many).picture("plot", tmp_path / "a.png", width="single")
 
 
 @pytest.mark.slow

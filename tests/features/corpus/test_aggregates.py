@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.heads import measure_heads
+from attnviz.analyses.heads import EFFECT, measure_heads
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
@@ -254,6 +254,12 @@ def test_one_text_and_a_few():
             assert stream.uniform[place] == pytest.approx(even, abs=1e-9, nan_ok=True)
         largest = np.nanmax(expected.values) if meaning.name == "informative" else expected.top
         assert meaning.top == pytest.approx(largest)
+    effects = {("self", *map(str, at)): at[0] - at[1] / 4 for at in np.ndindex(2, 2)}
+    with_effects = Aggregates(VOCABULARY)
+    with_effects.add(replace(attention_of(0), effects=effects), 0)
+    (stream,) = report_of(with_effects).streams
+    (place,) = (at for at, one in enumerate(stream.measures) if one.name == EFFECT)
+    assert stream.mean[place] == pytest.approx(np.array([[0, -0.25], [1, 0.75]]))
     (stream,) = report_of(aggregates(range(3))).streams
     for place, meaning in enumerate(stream.measures):
         if meaning.name != "offset":

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.effects import (
     HeadAt,
     Intervention,
@@ -123,6 +124,15 @@ def test_a_token_that_is_hidden_is_seen_by_none_but_itself(pocket, monkeypatch):
 
     masked(monkeypatch, hide)
     np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
+
+
+def test_a_sink_grows_as_the_other_keys_do():
+    tokens = Token("a"), Token("b")
+    item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), 0.4, np.float32))
+    cut = Intervention(links=(LinkAt("self", query=0, key=1),))
+    (rows,) = cut.apply_to(item, {("self", "0"): np.full((1, 2), 0.2)}).weights[0]
+    # Of keys of 0.4 and a sink of 0.2 stay 0.4 : 0.2.
+    np.testing.assert_allclose(rows, [[2 / 3, 0], [0.4, 0.4]], rtol=1e-6)
 
 
 def test_a_mean_and_changes_made_together(pocket):

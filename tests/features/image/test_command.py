@@ -266,6 +266,8 @@ def test_what_the_input_lacks_is_told(llava, folder, tmp_path):
     done = attnviz("image", SHAPES, "--model", llava, "--text", "The red car", "--token", "9")
     assert done.status == 2
     assert "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The" in done.mistake
+    done = attnviz("image", SHAPES, "--model", llava, "--text", "The red car", "-f", "json")
+    assert [token["text"] for token in done.json()["maps"][0]["query_tokens"]] == ["car"]
     done = attnviz("image", SHAPES, "--model", folder, "--text", "a")
     assert done.status == 1
     assert "(vit) has no processor of pictures and texts: leave --text out, or use" in done.mistake

@@ -69,6 +69,11 @@ def test_pictures_show_the_numbers():
     scaled, unscaled = draw_lesson(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
+    (many, *_) = draw_lesson(calculated("rotary")).axes[0].lines
+    assert [(len(one.get_xdata()) <= 24, one.get_marker()) for one in (scaled, many)] == [
+        (True, "o"),
+        (False, "None"),
+    ]
     axes = draw_lesson(LESSONS["masking"].load()("a b c")).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
@@ -100,6 +105,8 @@ def test_the_page_holds_every_number_and_no_script(name, monkeypatch):
     page = lesson_page(lesson, "attnviz <script>")
     assert any(name in text.get_text() for text in figures[0].findobj(Text))
     assert any(axes.lines or axes.images for axes in figures[0].axes)
+    of_shares = [one for one in figures[0].axes if one.get_ylabel().startswith("share of")]
+    assert all(axes.get_ylim()[1] < 1.1 for axes in of_shares)  # no share is above 1
     edges = [axes.get_position().extents for axes in figures[0].axes]
     assert all(
         0 < low < high < 1 for x, y, *ends in edges for low, high in ((x, ends[0]), (y, ends[1]))

@@ -384,7 +384,8 @@ def test_only_the_given_model_is_trusted_with_its_code(answers_of, monkeypatch, 
     assert answers._origin(Question(model=given)).allow_code
     other = answers._origin(Question(model="pocket"))
     assert other == Origin()
-    assert [one["name"] for one in answers.models()][:2] == [given, "pocket"]
+    offered = [(one["name"], one["default"]) for one in answers.models()]
+    assert offered[:2] == [(given, True), ("pocket", False)]
     with pytest.raises(UsageError, match="unknown model"):
         answers._origin(Question(model=str(tmp_path)))
 

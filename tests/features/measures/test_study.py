@@ -96,6 +96,10 @@ def test_every_stream_the_sink_and_how_to_read_it():
     weights[:, 0] = 1
     report = study(map_of(weights, "[CLS] a b c d")).report()
     assert report.sinks.startswith("'[CLS]' is a sink of 100% of the heads")
+    both = HeadStudy()
+    for one in (map_of(weights, "[CLS] a b c d"), map_of(weights, "[CLS] e f g h")):
+        both.add(attention(one))
+    assert both.report().sinks.startswith("'[CLS]' is a sink of 100% of the heads")
     assert study(random_map(2)).report().sinks == ""
     found = measure_heads(random_map(4))["entropy"]
     (meaning,) = (item for item in study(random_map(4)).report().measures if item.name == "entropy")

@@ -276,7 +276,8 @@ def test_a_painted_frame_changes_the_tokens_of_its_step(family, loaded):
 @every_family
 def test_reading_changes_no_bit_of_what_the_model_gives_out(family, loaded):
     source = loaded(family)
-    reading, _, _ = sheets_of(source, [picture()])
+    reading, _, sheets = sheets_of(source, [picture()])
+    assert {sheet.name for sheet in sheets} <= {"picture", "picture tiles", "picture overview"}
     kept = without_cache(source.model, reading.inputs, logits_to_keep=1)  # as a pass is asked
     with torch.no_grad():
         plain = source.model(**kept).logits

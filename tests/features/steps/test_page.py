@@ -138,6 +138,8 @@ def test_numbers_are_those_of_the_calculation_or_cut(tmp_path):
         values = matrix.values if matrix.stack else matrix.values[None]
         for one, own in zip(values, shown["slices"], strict=True):
             np.testing.assert_allclose(own["values"], one, rtol=1e-5)
+        darkest = 1.0 if matrix.name == "weights" else np.abs(values).max()
+        assert shown["tint"] == pytest.approx(darkest if matrix.stage == "scores" else 0)
     page = tmp_path / "head.html"
     command = ("steps", "--model", "pocket", "--layer", "2", "--head", "0", "a cat", "un chat")
     assert attnviz(*command, "--html", page, "-f", "none", "-q").status == 0

@@ -5,7 +5,7 @@ import pytest
 
 from attnviz.features.steps.arithmetic import arithmetic
 from attnviz.features.steps.given import CalculationInputs, worked_example
-from attnviz.features.steps.scatter import project_to_3d, scatter
+from attnviz.features.steps.scatter import _freest_box, project_to_3d, scatter
 
 
 def test_points_and_lines_are_drawn_where_they_are():
@@ -49,6 +49,14 @@ def test_few_points_of_many_features_are_placed_too(count):
     placed, _ = project_to_3d(np.arange(5.0 * count).reshape(count, 5))
     assert placed.shape == (count, 3)
     assert np.isfinite(placed).all()
+
+
+def test_a_name_stands_where_no_other_does():
+    first = _freest_box(100, 100, 40, [])
+    assert first[0] > 100
+    second = _freest_box(100, 100, 40, [first])
+    assert second[2] < 100
+    assert all(bottom < 100 < top for _, bottom, _, top in (first, second))
 
 
 def test_a_mask_that_hides_all_leaves_points_without_lines():

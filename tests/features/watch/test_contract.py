@@ -176,6 +176,11 @@ def test_noise_unknown_heads_and_dropout():
     (kept,) = seen.log.captures
     assert kept.had_dropout
     assert np.abs(kept.weights - (query @ key.mT).softmax(-1)[0].numpy()).max() < 1e-6
+    with watch() as seen:
+        weights = (query @ key.mT).softmax(-1)
+        _ = nn.functional.dropout(weights, 0.5).mul_(0.5) @ value
+    assert torch.equal(weights, (query @ key.mT).softmax(-1))  # the model's own stay as they are
+    assert np.abs(seen.attention().weights[0] - weights[0].numpy() / 2).max() < 1e-6
 
 
 @pytest.mark.slow
@@ -394,7 +399,6 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[..., Any]]]
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_whatever_the_product_the_weights_are_found_in_it(name):
     torch.manual_seed(8)

@@ -283,6 +283,10 @@ def test_calls_are_spread_from_the_first_to_the_last():
     assert kept(7, calls=(2, 7, 99)) == [2, 7]
     with pytest.raises(UsageError, match="calls=0 keeps none"), watch(model, calls=0):
         pass
+
+
+def test_calls_that_are_left_out_are_counted():
+    model, x = nn.MultiheadAttention(SIZE, HEADS, batch_first=True), tokens()
     with watch(model) as seen:
         for number in range(30):
             model(x + number, x, x)

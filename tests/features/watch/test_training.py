@@ -1,6 +1,7 @@
 """A training run that is sampled: what is kept and logged, and that the run is as without it."""
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -239,6 +240,16 @@ def test_errors_of_samples_are_noted_and_end_no_training(tmp_path):
         Recorder(nn.Linear(2, 2), torch.ones(1, 2), tmp_path / "other", every=1).step(0)
     with pytest.raises(UsageError, match="every=0 is too small: 1 or more"):
         Recorder(model, PROBE, tmp_path, every=0)
+
+
+def test_what_draws_a_sample_finds_what_this_process_finds(tmp_path, monkeypatch):
+    started = Mock()
+    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.syspath_prepend(str(tmp_path / "own"))
+    callbacks._draw(tmp_path / "step-1.npz")
+    places = started.call_args.kwargs["env"]["PYTHONPATH"].split(os.pathsep)
+    assert places == [one for one in sys.path if one]
+    assert started.call_args.args[0][-3] == str(tmp_path / "step-1.png")
 
 
 @pytest.mark.slow

@@ -7,17 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.collections import PathCollection
 
 import attnviz
 from attnviz.core.effects import HeadAt
+from attnviz.core.measures import Role
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.features.measures.intervals import rank_correlation
 from attnviz.features.pocket_lm.language_model import load_pocket_lm
+from attnviz.features.wiring.picture import wiring_picture
 from attnviz.features.wiring.study import circuit_of, moved_by, stack_sides, wires_of
 from attnviz.features.writers.links import score_of, weigh
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
+from attnviz.renderers.colors import NO_ROLE, ROLE_COLORS
 from tests.features.why.test_why import TEXT, induction
 from tests.invoke import attnviz as run
 
@@ -157,6 +161,16 @@ def test_a_picture_has_a_dot_a_head_and_lines(tmp_path):
     drawn = file.read_text()
     for word in ("encoder 0", "cross 3", "into its key", "42 of 3,672 pairs"):
         assert word in drawn
+
+
+def test_dots_have_the_colours_of_roles():
+    report = attnviz.heads(wiring=True, weights_only=True, model="pocket-lm").value
+    reader = report.wires[0].head
+    figure = wiring_picture(replace(report, roles={reader: Role("induction", 0.9, 0.1)}))
+    dots = [one for one in figure.findobj(PathCollection) if len(one.get_offsets()) == 1]
+    colors = [tuple(np.round(255 * one.get_facecolor()[0, :3])) for one in dots]
+    assert {*colors} == {ROLE_COLORS["induction"], NO_ROLE}
+    assert colors.count(ROLE_COLORS["induction"]) == 2  # the head's and the legend's
 
 
 @pytest.mark.parametrize(

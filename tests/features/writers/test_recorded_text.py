@@ -4,6 +4,8 @@ import math
 from dataclasses import replace
 from importlib import import_module
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +41,7 @@ SPLIT = {
 """Families, and how near their parts come to the sum in float64, relative to its size."""
 CURVED = ("bert", "roberta", "distilbert", "electra", "gemma2")
 """Families whose head is not linear."""
-FAST = ("llama", "t5")
+FAST = ("llama", "t5", "gemma2")
 
 
 def written(name, dtype=torch.float32):
@@ -114,6 +116,14 @@ def test_a_block_of_a_pair_is_named_by_its_side():
         (one.stream, one.layer) for one in written("t5").writers if one.kind == "feed-forward"
     ]
     assert blocks == [("encoder", "0"), ("encoder", "1"), *(("decoder", n) for n in "012")]
+
+
+def test_a_sink_stands_beside_scores_of_any_size():
+    call: Any = SimpleNamespace(
+        cap=None, mask=np.tril(np.ones((3, 3), bool)), sink=np.full((1, 1), 900.0)
+    )
+    shares = weigh(call, np.full((3, 3), 900.0))
+    np.testing.assert_allclose(shares, call.mask / [[2], [3], [4]])
 
 
 def test_grouped_heads_against_a_slow_loop():
