@@ -25,8 +25,9 @@ def main() -> None:
     is_watch = sys.argv[1:2] == ["watch"]  # its program needs an ordinary Python
     if not is_watch:
         gc.disable()  # what start-up makes stays; once a model is open it runs again
-        # Numpy's sums are small: a second thread gains a sixth, but waits for one that is busy.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Numpy's sums are small: a second thread gains a sixth, but waits where a core is busy.
+        if "aarch64" not in getattr(os, "uname", tuple)():  # torch has its own OpenBLAS there
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if not (is_watch or sys.warnoptions):
         warnings.simplefilter("ignore")  # libraries warn of their own code
         sys.warnoptions.append("ignore")  # for worker processes

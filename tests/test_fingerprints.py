@@ -367,7 +367,6 @@ def test_threads_share_a_model_loaded_by_name(folders):
     assert together(asks) == expected
 
 
-@pytest.mark.slow
 def test_threads_with_models_without_attention(tmp_path):
     folder = mamba(tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -472,7 +471,6 @@ def test_a_resumed_run_wants_the_same_groups(tmp_path):
         check_same_options(*found, texts)
 
 
-@pytest.mark.slow
 def test_a_resumed_run_wants_the_same_memory(load, tmp_path):
     """The same numbers in another process are the same model; one changed number is another."""
     texts = tmp_path / "t.txt"

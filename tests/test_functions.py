@@ -218,7 +218,6 @@ def test_a_wrong_name_or_type_is_one_line(ask, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
 def test_a_result_gives_parts_of_itself():
     found = attend(*PAIRS[0])
     assert repr(found) == "<Result cross · pocket · 4 layers × 6 heads · 7 × 7 tokens · 3 streams>"

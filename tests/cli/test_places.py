@@ -73,7 +73,6 @@ HOWS = ("itself", "..", "link", "hard link", "capitals")
 """How an output may be a file that is read; each way is tried with one input and one argument."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "read", "how"),
     [(*row, how) for place, row in enumerate(READ) for how in (HOWS if place < 2 else HOWS[:1])],

@@ -37,7 +37,6 @@ def test_choices_and_labels_can_come_later():
     assert done.out == attnviz("self", "John ran", *OWN, "--labels", "B-PER O").out
 
 
-@pytest.mark.slow
 def test_a_picture_of_a_saved_map_is_that_of_the_run(tmp_path):
     saved = attnviz("self", TEXTS[0], *OWN, "-f", "npz", "--grid", tmp_path / "a.svg").out
     attnviz("render", "-", "-f", "none", "--grid", tmp_path / "b.svg", stdin=saved)

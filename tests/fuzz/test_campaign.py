@@ -97,7 +97,6 @@ def test_a_short_campaign_prints_its_seed(tmp_path, capsys, monkeypatch):
     assert "12 runs" in told
 
 
-@pytest.mark.slow
 def test_a_seed_draws_the_same_command_lines():
     drawn: list[str] = []
 

@@ -123,7 +123,6 @@ def test_other_kernels_agree_with_their_steps(architecture, tmp_path):
     check_as_near(known, own, its)
 
 
-@pytest.mark.slow
 def test_a_written_target_equals_its_steps(folder_of, writer):
     model = writer("bart", 5)
     found = cross(model, PROMPT)
@@ -253,7 +252,6 @@ def test_messages_need_a_template_and_chat(folder_of, tmp_path):
         assert "messages are read by a chat template: add --chat" in done.err
 
 
-@pytest.mark.slow
 def test_the_command_writes_and_shows_the_whole(folder_of, tmp_path):
     picture = tmp_path / "a.svg"
     asked = ("--model", folder_of("gpt2"), "--generate", 4, "-f", "json")

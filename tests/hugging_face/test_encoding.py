@@ -45,7 +45,6 @@ def counting(folder_of):
     return load
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
 def test_weights_gradients_values_tokenize_once(count, counting):
     model = counting("gpt2")

@@ -52,7 +52,6 @@ def assert_same(found, expected, weights, atol):
             assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=atol)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "groups"), [(2, 4), (64, 2)])
 @pytest.mark.parametrize("sharp", [0.01, 1.7])
 @pytest.mark.parametrize("causal", [True, False])

@@ -164,7 +164,6 @@ def test_an_encoder_in_windows_is_refused_alone(name):
         capture(make(name)[0], inputs_of(name), {"encoder": (13, 13)})
 
 
-@pytest.mark.slow
 def test_layers_keep_their_true_numbers():
     for name, numbers in (
         ("jamba", "13"),

@@ -68,7 +68,6 @@ def plain(tmp_path_factory):
     return save(folder, "BertForSequenceClassification", word_pieces(), config)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torchao and bitsandbytes
 @pytest.mark.parametrize("how", HOWS)
 def test_quantised_weights_are_those_of_transformers(how, plain, tmp_path):

@@ -144,7 +144,6 @@ def test_very_large_scores_are_known(times, size):
     np.testing.assert_allclose(found["score-std"], wanted.std(-1, correction=0), rtol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(flex, "AuxRequest"), reason="this torch tells no largest scores")
 def test_scores_are_those_of_flex_attention():
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -200,7 +200,6 @@ def small_llama():
     return LlamaModel(LlamaConfig(vocab_size=50, **sizes, **heads)).eval()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("threads")
 def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
     monkeypatch.setattr(scores, "TILE", 40 * 300)

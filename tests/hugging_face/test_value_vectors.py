@@ -83,7 +83,6 @@ def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
     check(transformed, 0, made)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", CROSS)
 def test_across_a_pair_too(kind, folder_of, loaded):
     model = loaded(kind)

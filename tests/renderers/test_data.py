@@ -95,7 +95,6 @@ def test_escapes(text, escaped):
     assert escape(text) == escaped
 
 
-@pytest.mark.slow
 @few
 @given(attentions())
 def test_npz_hands_on_each_text(attention):
@@ -106,7 +105,6 @@ def test_npz_hands_on_each_text(attention):
     assert [same(item, attention) for item in loaded] == [True] * 3
 
 
-@pytest.mark.slow
 def test_npz_holds_on_to_no_weights():
     item = attention_of(self_map(["a"] * 64, 2, 2))
     renderer = FORMATS["npz"].load()(Display())

@@ -78,7 +78,6 @@ def test_what_cannot_be_shown_of_effects_is_refused(spoilt):
         list(read_any(json.dumps(document).encode(), "x"))
 
 
-@pytest.mark.slow
 def test_pictures_draw_no_value_grey_and_say_so():
     found = one_head().main
     figure = heatmap(found, title="x")

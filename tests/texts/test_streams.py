@@ -54,7 +54,6 @@ CONTENT = "".join(f"number {number * number} \u00e9\n" for number in range(400))
 
 
 @pytest.mark.parametrize("cut", range(0, len(gzip.compress(CONTENT, mtime=0)), 7))
-@pytest.mark.slow
 def test_a_cut_gzip_file_gives_lines_and_one_error(cut):
     whole = CONTENT.decode().splitlines()
     data = gzip.compress(CONTENT, mtime=0)[:cut]

@@ -38,7 +38,6 @@ def test_columns_go_by_names():
     assert (found.id, found.text, found.target) == ("0", "one", None)
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=5), st.booleans())
 def test_what_the_csv_module_writes_is_read_back(pairs, mark):
     file = io.StringIO(newline="")

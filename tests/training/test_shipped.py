@@ -94,7 +94,6 @@ def test_drawings_and_patches_know_whose_they_are():
     np.testing.assert_array_equal(of_patches(owner, 2, least=0.25), [[1, 2], [0, 3]])
 
 
-@pytest.mark.slow
 def test_a_picture_run_learns_and_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(picture_figures, "UNSEEN", 50)
     output = tmp_path / "run"

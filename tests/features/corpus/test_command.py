@@ -59,7 +59,6 @@ def test_where_no_head_has_the_role_the_table_has_no_rows(show):
     assert "layer head" in done.text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
 def test_each_part_is_shown_on_request(texts, show):
     done = attnviz("heads", "--input", texts, *SMALL, "--statistics", show, "-f", "tsv")

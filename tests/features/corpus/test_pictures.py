@@ -109,7 +109,6 @@ def test_workers_and_resuming_give_the_same_bytes(folder, tmp_path, monkeypatch)
         assert page["streams"] == first["streams"]
 
 
-@pytest.mark.slow
 def test_the_atlas_shows_the_part_that_patches_cover(folder, tmp_path):
     page = tmp_path / "page.html"
     assert attnviz("heads", "--input", folder, "-f", "none", "-q", "--atlas", page).status == 0

@@ -73,7 +73,6 @@ def test_sums_neither_cancel_nor_count_nothing():
     assert all(first.sums[name].tobytes() == second.sums[name].tobytes() for name in first.sums)
 
 
-@pytest.mark.slow
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=40), st.lists(st.integers(0, 40)))
 def test_cubes_add_up_to_those_of_the_whole(numbers, cuts):
     found = merged(numbers, cuts).sums

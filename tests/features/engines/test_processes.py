@@ -37,7 +37,6 @@ def alive(process: int) -> bool:
         return False
 
 
-@pytest.mark.slow
 def test_outcomes_come_in_the_order_of_the_shards(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
@@ -86,7 +85,6 @@ def test_the_shard_of_a_killed_worker_is_tried_again(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.slow
 def test_a_shard_that_kills_every_worker_is_an_error(tmp_path):
     with Processes(2) as engine:
         found = list(

@@ -89,7 +89,6 @@ def test_a_picture_is_read_or_said_to_lie_outside(model, query):
     np.testing.assert_allclose(found, np.broadcast_to([-1, 1, -0.6], (4, 4, 3)), atol=1e-6)
 
 
-@pytest.mark.slow
 def test_lenses_and_switched_off_heads_work_on_it(model, query):
     for lens in ("rollout", "norm", "effect", "gradient"):
         done = attnviz("image", SHAPES, "--lens", lens, "-f", "json", "-q")

@@ -97,7 +97,6 @@ def test_other_sizes_are_explained_and_no_other_classes(folder):
     assert attention.provenance.settings["patches"] == "6 × 4"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["deit", "clip", "siglip"])
 def test_a_tower_without_classes_has_nothing_to_explain(kind, folder):
     model = load_vision_model(str(folder(kind)), device="cpu")

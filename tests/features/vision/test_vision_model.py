@@ -289,7 +289,6 @@ def test_windows_give_no_lens_every_row(ask, shown):
         asked(model, query)
 
 
-@pytest.mark.slow
 def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
     from attnviz.models.hugging_face.text_model import load_model
 

@@ -159,7 +159,6 @@ def test_what_was_seen_is_written_however_it_ends(end, status, monkeypatch):
     assert sorted(os.listdir()) == ["maps.npz", "page.html", "program.py"]  # noqa: PTH208
 
 
-@pytest.mark.slow
 def test_what_is_kept_is_chosen():
     name = script(f"{ATTENDS}\nfor _ in range(6): attend(q, k, k)")
     attnviz("watch", "--batch", "all", "--every", 2, "--first", 3, "-o", "maps.npz", name)
@@ -182,7 +181,6 @@ def test_what_is_kept_is_chosen():
     assert "2 × 2" in done.err
 
 
-@pytest.mark.slow
 def test_nothing_seen_is_one_line_and_writes_no_file():
     name = script("print('done')")
     done = attnviz("watch", "-q", "-o", "maps.npz", name)
@@ -196,7 +194,6 @@ def test_nothing_seen_is_one_line_and_writes_no_file():
     assert "none of the calls seen is wanted (only=encoder.*); they were made by function" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

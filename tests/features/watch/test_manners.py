@@ -70,7 +70,6 @@ def test_everything_is_restored_also_after_an_exception():
     assert seen.attention().main.layers == ("0", "1")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("kind", [AllHeads, MergedHeads])
 def test_weights_are_those_before_the_same_dropout(kind, inplace):
@@ -296,7 +295,6 @@ def test_calls_that_are_left_out_are_counted():
     assert repr(seen.attention()).startswith("<Result cross · MultiheadAttention · 1 layers × 10")
 
 
-@pytest.mark.slow
 def test_only_modules_that_match_are_kept():
     model = nn.Transformer(SIZE, HEADS, 1, 2, 16, batch_first=True)
     with watch(model, only=["decoder.*.multihead_attn", "encoder.*"]) as seen:
@@ -314,7 +312,6 @@ def test_only_modules_that_match_are_kept():
         assert item.layers[0] == "Transformer.decoder.layers.0.self_attn"
 
 
-@pytest.mark.slow
 def test_every_item_of_a_batch_is_a_record():
     model, x = nn.Sequential(AllHeads().eval(), FusedCross(1)), tokens(batch=3)
     with watch(model, batch="all") as seen:
@@ -363,7 +360,6 @@ def test_long_inputs_are_pooled_with_exact_links_beside(kind):
     assert "checked" in seen.attention().provenance.settings
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("queries", "keys"), [(31, 11), (11, 31)])
 @pytest.mark.parametrize("kind", [ThreeInputs, FusedCross])
 def test_long_inputs_of_two_lengths_are_pooled(kind, queries, keys):
@@ -499,7 +495,6 @@ def test_fused_functions_of_other_packages_are_seen(monkeypatch):
     assert np.abs(cross.weights[0] - scores.softmax(-1).numpy()).max() < 1e-6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 4, 5, 8)])
 def test_the_fused_function_is_seen_of_any_leading_axes(shape):
     torch.manual_seed(1)
@@ -559,7 +554,6 @@ def test_nothing_is_asked_of_what_is_watched(given):
         assert np.abs(item.weights[0] - truth).max() < 1e-6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", ["_turn", "lineage", "names", "modules"])
 def test_an_error_of_ours_is_noted_and_stops_nothing(part):
     model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()

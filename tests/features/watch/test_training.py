@@ -430,7 +430,6 @@ def test_each_kind_of_run_gets_its_verdict(kind, tmp_path):
         assert is_right(kind, history)
 
 
-@pytest.mark.slow
 def test_weights_and_biases_itself_takes_what_is_logged(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
