@@ -10,16 +10,9 @@ from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.options import DECLARED, Choice, Options, Origin
 from attnviz.core.registry import CHAT, Command, needs_head
 from attnviz.models.open import brings_tokens, check_origin, check_pair
+from attnviz.runs import pipeline
 from attnviz.runs.engines import open_engine
 from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
-from attnviz.runs.pipeline import (
-    AttentionRequest,
-    Result,
-    attend_one,
-    check_choice,
-    check_kept,
-    keep_scores,
-)
 from attnviz.storage.texts import Text, check_text, chunks
 
 EVERY = (*DECLARED[Origin], *DECLARED[Choice])
@@ -33,13 +26,13 @@ def attend(
     pair: arguments.Sentence | None = None,
     command: Literal["self", "cross"] | None = None,
     **options: Any,
-) -> Result: ...
+) -> pipeline.Result: ...
 
 
 @overload
 def attend(
     text: arguments.Conversation, **options: Any
-) -> Any: ...  # the parts of a chat; a `Result` where options are about maps of all tokens
+) -> Any: ...  # the parts of a chat; a `pipeline.Result` where options are about maps of all tokens
 
 
 @in_python(EVERY)
@@ -76,7 +69,7 @@ def attend(
         request = _read_request({"chat": True, **options}, what)
         origin, chat = request.origin, arguments.conversation_of(text)
         if what == "self" and origin.chat:
-            again = AttentionRequest(origin, what, chat, _attend_text)
+            again = pipeline.AttentionRequest(origin, what, chat, _attend_text)
             if (parts := CHAT.load()(chat, request, again)) is not None:
                 return parts
         return _attend_text(origin, what, chat, request.choice)
@@ -99,11 +92,11 @@ def attend(
     return _attend_text(request.origin, reads, Text("0", text, target), request.choice)
 
 
-def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
+def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> pipeline.Result:
     with arguments.in_evaluation(origin.model):
         source = source_for(origin, command, with_head=needs_head(choice.lens) or origin.keep_qk)
-        result = attend_one(source, text, choice, command)
-    return replace(result, again=AttentionRequest(origin, command, text, _attend_text))
+        result = pipeline.attend_one(source, text, choice, command)
+    return replace(result, again=pipeline.AttentionRequest(origin, command, text, _attend_text))
 
 
 @in_python(EVERY)
@@ -114,7 +107,7 @@ def attend_many(
     workers: arguments.Positive | None = None,
     command: Literal["self", "cross"] | None = None,
     **options: Any,
-) -> Iterator[Result | AttnvizError]:
+) -> Iterator[pipeline.Result | AttnvizError]:
     """The attention of each text or pair in order; an error stands in the place of its text.
 
     Args:
@@ -131,7 +124,7 @@ def attend_many(
     origin = request.origin
     work = AttendChunk(origin, request.choice, kind, batch_size)
 
-    def read_results() -> Iterator[Result | AttnvizError]:
+    def read_results() -> Iterator[pipeline.Result | AttnvizError]:
         with open_engine("local", workers) as engine:
             results = attend_all(work, chunks(iter(records)), engine)
             while True:
@@ -141,9 +134,9 @@ def attend_many(
                     record, outcome = next(results, (None, None))
                 if outcome is None:
                     return
-                if isinstance(outcome, Result) and isinstance(record, Text):
+                if isinstance(outcome, pipeline.Result) and isinstance(record, Text):
                     outcome = replace(
-                        outcome, again=AttentionRequest(origin, kind, record, _attend_text)
+                        outcome, again=pipeline.AttentionRequest(origin, kind, record, _attend_text)
                     )
                 yield outcome
 
@@ -156,8 +149,8 @@ def unload() -> None:
 
 
 def _read_request(options: dict[str, Any], command: Command) -> Options:
-    request = keep_scores(read_options(options, top=Origin().top))
-    check_choice(request.choice)
+    request = pipeline.keep_scores(read_options(options, top=Origin().top))
+    pipeline.check_choice(request.choice)
     check_origin(request.origin, command)
-    check_kept(request.origin, request.choice)
+    pipeline.check_kept(request.origin, request.choice)
     return request

@@ -213,10 +213,13 @@ def in_python(options: Collection[str]) -> Callable[[Callable[P, Answer]], Calla
 
         @functools.wraps(function)
         def run(*arguments: P.args, **keywords: P.kwargs) -> Answer:
+            from attnviz.runs.engines.shards import ONE_THREAD
+
             values = usual | _values_of(signature, public, arguments, keywords)
             before = _shell.set(None)
             try:
-                return function(**values)  # type: ignore[call-arg]
+                with ONE_THREAD:  # as the shell has, see attnviz/__main__.py
+                    return function(**values)  # type: ignore[call-arg]
             except (Exception, *INTERRUPTIONS):
                 raise
             except BaseException as error:

@@ -217,7 +217,7 @@ def thread_limits(threads: int) -> dict[str, str]:
     for name in _THREAD_LIMITS:
         limit = os.environ.get(name, "")
         limits[name] = str(min(threads, int(limit)) if limit.isdecimal() else threads)
-    return limits | {"OPENBLAS_NUM_THREADS": "1"}  # see one_thread_of_openblas
+    return limits | {"OPENBLAS_NUM_THREADS": "1"}  # see limit_openblas
 
 
 def serve(pipe: Connection) -> None:

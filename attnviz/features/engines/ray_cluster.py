@@ -28,7 +28,7 @@ from attnviz.runs.engines.shards import (
     cores,
     fix_sums,
     in_order,
-    one_thread_of_openblas,
+    limit_openblas,
     shard_name,
 )
 
@@ -169,7 +169,7 @@ def in_worker(key: str, references: list[Any], shard: Any) -> Answer[Any]:
 
     if key not in _works:
         fix_sums()
-        one_thread_of_openblas()
+        limit_openblas()
         _works.clear()
         _works[key] = ray.get(references[0])
     return answer(_works[key], shard)

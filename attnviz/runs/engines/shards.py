@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from attnviz.core.errors import AttnvizError, WorkerError
+from attnviz.core.locks import SharedSetting
 from attnviz.core.notices import notices_to, notify
 from attnviz.core.records import dataclass
 
@@ -40,7 +41,7 @@ class Engine(Protocol):
         work or of the iterable are raised after the outcomes of all earlier shards.
         """
         # In this process, each when its outcome is asked for.
-        with one_thread_of_openblas():
+        with ONE_THREAD:
             yield from map(work, shards)
 
     def __enter__(self) -> Self:
@@ -128,16 +129,21 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def one_thread_of_openblas() -> Any:
-    """A block in which OpenBLAS, numpy's linear algebra, has one thread.
+def limit_openblas() -> Any:
+    """Give OpenBLAS, numpy's linear algebra, one thread; its `__exit__` gives them back.
 
     On some processors its sums depend on the number of threads, and so on that of workers. What
-    numpy runs is small: more threads gain little.
+    numpy runs is small: more threads gain little, and wait for each other where a core is busy.
     """
     import numpy as np  # noqa: F401 - a library is limited once it is loaded
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(internal_api="openblas").limit(limits=1)
+    every = ThreadpoolController().select(internal_api="openblas")
+    paths = (one["filepath"] for one in every.info())  # on ARM torch has one of its own
+    return every.select(filepath=[one for one in paths if "/torch/" not in one]).limit(limits=1)
+
+
+ONE_THREAD = SharedSetting(limit_openblas)
 
 
 def fix_sums() -> None:

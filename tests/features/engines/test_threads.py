@@ -4,8 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from attnviz import attend
 from attnviz.features.engines.processes import limit_threads, thread_limits
+from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.engines.shards import cores, fix_sums
 
 SUMS = """
@@ -57,6 +60,26 @@ def test_numpy_has_one_thread_in_the_shell_unless_the_user_says_more(given):
     environment = os.environ | variables
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr.split() in (["0", given or "1"], ["0", "none"])
+
+
+def threads() -> set[int]:
+    found = (one for one in threadpool_info() if one["internal_api"] == "openblas")
+    return {one["num_threads"] for one in found}
+
+
+def test_numpy_has_one_thread_while_python_asks(monkeypatch):
+    seen, read = [], Pocket.attend
+
+    def look(*given, **named):
+        seen.append(threads())
+        return read(*given, **named)
+
+    monkeypatch.setattr(Pocket, "attend", look)
+    with threadpool_limits(2):
+        before = threads()
+        attend("the cat sat")
+        assert threads() == before
+    assert seen in ([{1}], [set()])
 
 
 @pytest.mark.slow
