@@ -62,15 +62,36 @@ def head_outputs(
     outputs = dict[int, HeadOutputs]()
     alike = defaultdict[Any, dict[int, Mapping[str, Any]]](dict)
     with quiet():
-        for number, query in enumerate(queries):
-            encoding = source.encode_whole(query)
-            inputs = without_cache(source.model, source.tensors(encoding.inputs, source.model))
+        for number, read in enumerate(read_inputs(source, queries)):
+            inputs = without_cache(source.model, source.tensors(read, source.model))
             shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
             alike[shapes][number] = inputs
         for some in alike.values():
             batch = join_batch([*some.values()])
             outputs |= dict(zip(some, like.outputs_of(batch, len(some)), strict=True))
     return [outputs[number] for number in range(len(queries))]
+
+
+def read_inputs(source: HuggingFaceModel, queries: Sequence[Query]) -> list[Mapping[str, Any]]:
+    """What the model reads of each query; targets that it writes itself are written together."""
+    is_written = all(query.kind == "cross" and query.target is None for query in queries)
+    if not (is_written and source.can_generate and source.family == "encoder–decoder"):
+        return [source.encode_whole(query).inputs for query in queries]
+    import torch
+
+    reads = [tokenization.tokenize(source.tokenizer, query.text).inputs for query in queries]
+    pad = source.tokenizer.pad_token_id or 0
+    rows = [torch.tensor(one["input_ids"], device=source.model.device) for one in reads]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    mask = torch.nn.utils.rnn.pad_sequence([*map(torch.ones_like, rows)], batch_first=True)
+    most, how = generation.how_to_write(source)
+    texts = {"input_ids": ids, "attention_mask": mask}
+    inputs, ends = list[Mapping[str, Any]](), generation.ends_of(source)
+    for read, row in zip(reads, generation.generate_rows(source, texts, most, **how), strict=True):
+        # The first token starts the decoder and may be the one that ends a text, too.
+        stop = next((at for at, one in enumerate(row) if at and one in ends), len(row))
+        inputs.append({**read, "decoder_input_ids": row[:stop]})
+    return inputs
 
 
 def open_picture(source: VisionModel, query: Query, target: str | None) -> ModelExperiment:

@@ -35,18 +35,7 @@ from attnviz.core.measures import HeadMeasure, mass_note
 from attnviz.core.records import dataclass, field
 from attnviz.core.tokens import is_mark, sink_place
 from attnviz.renderers.colors import scale_of
-from attnviz.renderers.page.data import (
-    FINE_LEVELS,
-    NO_VALUE,
-    Patches,
-    deflate,
-    encode_weights,
-    gap,
-    head_colors,
-    pack_base85,
-    pool_to_fit,
-    schemes,
-)
+from attnviz.renderers.page import data
 from attnviz.renderers.printable import printable, without_folders
 
 STYLES = ("layout", "controls", "views", "live", "card", "modes")
@@ -157,8 +146,8 @@ def live_page(title: str, engine: bytes, atlas: Mapping[str, Any]) -> str:
     `engine` holds the weights and the tokenizer in the form that the engine in `live/` reads,
     `atlas` what each head does in other texts.
     """
-    blobs = {"worker": script_json(live_worker()), "packed": pack_base85(engine)}
-    blobs["atlas"] = pack_base85(script_json(atlas).encode())
+    blobs = {"worker": script_json(live_worker()), "packed": data.pack_base85(engine)}
+    blobs["atlas"] = data.pack_base85(script_json(atlas).encode())
     document = live_document(title, ("raw", "rollout", "effect"))
     return assemble({**document, "precision": LIVE_PRECISION}, blobs, "live")
 
@@ -200,7 +189,7 @@ def live_document(
     samples = {name: base64.b64encode(file).decode() for name, file in (pictures or {}).items()}
     empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
     head = {"title": printable(title), "id": "0", "command": ""}
-    colors = {"schemes": schemes(), "head_colors": head_colors()}
+    colors = {"schemes": data.schemes(), "head_colors": data.head_colors()}
     choices = {"lenses": list(lenses), "models": list(models), "pictures": samples}
     return {**head, **empty, **colors, **choices}
 
@@ -268,7 +257,7 @@ class Extras:
     measures: Mapping[int, Sequence[HeadMeasure]]
     words: Mapping[int, tuple[Words, Words]]
     projections: Mapping[int, Projections]
-    patches: Mapping[int, Patches]
+    patches: Mapping[int, data.Patches]
 
 
 def page_parts(
@@ -279,7 +268,7 @@ def page_parts(
     measures: Mapping[int, Sequence[HeadMeasure]] | None = None,
     words: Mapping[int, tuple[Words, Words]] | None = None,
     projections: Mapping[int, Projections] | None = None,
-    patches: Mapping[int, Patches] | None = None,
+    patches: Mapping[int, data.Patches] | None = None,
     most_weights: int = MOST_WEIGHTS,
 ) -> tuple[dict[str, Any], Blobs]:
     """A page's document, and packed numbers in base64 under the names that the document uses.
@@ -311,8 +300,8 @@ def page_parts(
         "command": printable(command),
         "notes": [printable(without_folders(one)) for one in (*provenance.notes, *masses)],
         "provenance": [[name, printable(value)] for name, value in facts(provenance)],
-        "schemes": schemes(),
-        "head_colors": head_colors(),
+        "schemes": data.schemes(),
+        "head_colors": data.head_colors(),
         "maps": maps,
     }
     return document, blobs
@@ -328,9 +317,9 @@ def _map(
     attention: Attention, number: int, extras: Extras, room: int, total: int, blobs: Blobs
 ) -> dict[str, Any]:
     item, name = attention.maps[number], f"m{number}"
-    page_map = pool_to_fit(item, room)
+    page_map = data.pool_to_fit(item, room)
     signed, many = item.values == "signed", min(total, MOST_WEIGHTS) > _MANY
-    codes = encode_weights(page_map.weights, signed, total <= _FEW, many=many)
+    codes = data.encode_weights(page_map.weights, signed, total <= _FEW, many=many)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.focus.get(item.stream)
     words = extras.words.get(number, ((), ()))
@@ -418,7 +407,7 @@ def _axis(
         # Where each word is one token, a choice between words and tokens would change nothing.
         "words": runs if runs and runs[-1] + 1 < len(runs) else None,
         "tokens": [
-            _token(token, gap(tokens[place - 1] if place else None, token, text))
+            _token(token, data.gap(tokens[place - 1] if place else None, token, text))
             for place, token in enumerate(tokens)
         ],
     }
@@ -462,7 +451,7 @@ def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
     return [[by_head.get((layer, head), []) for head in item.heads] for layer in item.layers]
 
 
-def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
+def _patches(item: AttentionMap, patches: data.Patches | None) -> dict[str, Any]:
     if patches is None or item.is_pooled:
         return {}
     sides = {"keys": patches.as_json(item.key_tokens)}
@@ -492,9 +481,9 @@ def _projections(
             continue
         finite = np.isfinite(array)
         scale = document[f"{side}_scale"] = float(np.abs(array[finite]).max(initial=0)) or 1.0
-        whole = np.rint(np.where(finite, array, 0) / scale * FINE_LEVELS).astype("<i2")
-        for number, layer in enumerate(np.where(finite, whole, NO_VALUE).astype("<i2")):
-            blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
+        whole = np.rint(np.where(finite, array, 0) / scale * data.FINE_LEVELS).astype("<i2")
+        for number, layer in enumerate(np.where(finite, whole, data.NO_VALUE).astype("<i2")):
+            blobs[f"{name}{side[0]}-{number}"] = data.deflate(layer.tobytes())
     predictions = {row: printable(name) for row, name in projections.predicted.items()}
     return {**document, "besides": printable(projections.besides), "predicted": predictions}
 

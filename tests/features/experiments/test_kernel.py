@@ -14,6 +14,8 @@ from attnviz.core.effects import HeadAt, Intervention, TokenAt, log_probabilitie
 from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
 from attnviz.features.experiments.kernel import KernelExperiment
+from attnviz.features.experiments.sources import read_inputs
+from attnviz.models.hugging_face.inputs import generation
 from attnviz.models.hugging_face.text_model import load_model
 from tests.features.vision.tiny_vision import picture
 from tests.hugging_face.tiny_families import FAMILIES
@@ -53,13 +55,20 @@ def test_a_model_writes_as_by_itself_until_parts_are_off(model_of):
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked"), [("roberta", "self"), ("gpt2", "self"), ("t5", "cross")]
+    ("kind", "asked"),
+    [
+        ("roberta", "self"),
+        ("gpt2", "self"),
+        ("t5", "cross"),
+        *((kind, "written") for kind in ("t5", "bart", "marian", "m2m_100")),
+    ],
 )
 def test_head_outputs_of_texts_are_those_of_each_alone(kind, asked, model_of, monkeypatch):
     model, passes = model_of(kind, dtype="float64"), []
     texts = [TEXT, "The red car", "The red paper", "A text about the car", "The red car"]
     target = "La voiture" if asked == "cross" else None
-    queries = [Query(text, target, asked) for text in texts]
+    monkeypatch.setattr(generation, "LONGEST", 12)
+    queries = [Query(text, target, "self" if asked == "self" else "cross") for text in texts]
     expected = [model.experiment(query).head_outputs() for query in queries]
     own = KernelExperiment.outputs_of
 
@@ -75,6 +84,22 @@ def test_head_outputs_of_texts_are_those_of_each_alone(kind, asked, model_of, mo
         for place, rows in one.items():
             np.testing.assert_allclose(found[place], rows, rtol=0, atol=1e-6)
     assert sum(passes) == 5 > len(passes)  # texts of one length share a pass
+
+
+def test_a_target_is_cut_where_the_model_ended_it(model_of, monkeypatch):
+    model, shapes = model_of("bart"), []
+    (end,) = generation.ends_of(model)
+
+    def rows(source, inputs, *_, **__):
+        shapes.append((inputs["input_ids"].shape, inputs["attention_mask"].sum(1).tolist()))
+        return [[end, 5, 6, end, 1, 1], [end, 7, 8, 9, 9, 9]]
+
+    monkeypatch.setattr(generation, "generate_rows", rows)
+    queries = [Query(text, None, "cross") for text in ("The red car", TEXT)]
+    found = read_inputs(model, queries)
+    assert [one["decoder_input_ids"] for one in found] == [[end, 5, 6], [end, 7, 8, 9, 9, 9]]
+    lengths = [len(one["input_ids"]) for one in found]
+    assert shapes == [((2, max(lengths)), lengths)]
 
 
 @pytest.mark.slow

@@ -114,15 +114,9 @@ def write_target(
         raise ModelError(
             f"'{source.name}' has no language-model head to write a target with: give a target"
         )
-    model, tokenizer = source.model, source.tokenizer
-    most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
-    inputs = source.tensors(read.inputs, model)
-    # transformers sizes T5's cache by the encoder: too small for a deeper decoder.
-    above, below = (
-        getattr(model.config, f"num_{name}_layers", 0) for name in ("decoder", "hidden")
-    )
-    ids, cut = generate_ids(source, inputs, most, use_cache=above <= below, **source.first_token)
-    text, tokens = tokenization.tokenize_generated(tokenizer, ids)
+    most, how = how_to_write(source)
+    ids, cut = generate_ids(source, source.tensors(read.inputs, source.model), most, **how)
+    text, tokens = tokenization.tokenize_generated(source.tokenizer, ids)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
     # The start token stands for no text, whatever its name.
@@ -134,6 +128,16 @@ def write_target(
     return tokenization.TokenizedText(tokens, {"input_ids": ids}, text, notes)
 
 
+def how_to_write(source: LoadedModel) -> tuple[int, dict[str, Any]]:
+    """How many tokens a target may have, and the options of `generate` for it."""
+    # transformers sizes T5's cache by the encoder: too small for a deeper decoder.
+    above, below = (
+        getattr(source.model.config, f"num_{name}_layers", 0) for name in ("decoder", "hidden")
+    )
+    most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
+    return most, {"use_cache": above <= below, **source.first_token}
+
+
 def generate_ids(
     source: Any, inputs: dict[str, Any], most: int, **options: Any
 ) -> tuple[list[int], tuple[str, ...]]:
@@ -141,19 +145,26 @@ def generate_ids(
     if hasattr(source, "write_ids"):  # without torch
         ids = source.write_ids(inputs, most)
     else:
-        import torch
-
-        # A folder's generation_config.json may ask for more sequences or another kind of answer.
-        plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
-        with running_errors(source.model), torch.inference_mode():
-            output = source.model.generate(
-                **inputs, **plain, num_beams=1, max_new_tokens=most, **options
-            )
-        ids = output[0].tolist()
+        (ids,) = generate_rows(source, inputs, most, **options)
     if ids[-1] in ends_of(source):
         return ids[:-1], ()
     # Whisper leaves the end token out: an output shorter than allowed was not cut.
     return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
+
+
+def generate_rows(
+    source: Any, inputs: dict[str, Any], most: int, **options: Any
+) -> list[list[int]]:
+    """The ids that a model of transformers writes greedily for each text, end and padding too."""
+    import torch
+
+    # A folder's generation_config.json may ask for more sequences or another kind of answer.
+    plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
+    with running_errors(source.model), torch.inference_mode():
+        rows: list[list[int]] = source.model.generate(
+            **inputs, **plain, num_beams=1, max_new_tokens=most, **options
+        ).tolist()
+    return rows
 
 
 def ends_of(source: Any) -> set[int]:
@@ -225,8 +236,8 @@ def continue_text(source: LoadedModel, inputs: Mapping[str, Any]) -> str:
     read = {name: row for name, row in inputs.items() if not name.startswith("decoder_")}
     tensors = source.tensors(read, source.model)
     if source.family == "encoder–decoder":
-        most = min(source.max_new_tokens or LONGEST, (source.limit or 1 << 20) - 1)
-        ids, _ = generate_ids(source, tensors, most, use_cache=False, **source.first_token)
+        most, how = how_to_write(source)
+        ids, _ = generate_ids(source, tensors, most, **how | {"use_cache": False})
         return tokenization.tokenize_generated(source.tokenizer, ids)[0]
     before = list(read["input_ids"])
     room = FEW if source.limit is None else min(FEW, source.limit - len(before))
