@@ -177,6 +177,7 @@ def test_a_name_that_no_file_system_takes(arguments):
     done = attnviz(*arguments)
     assert done.status == 1
     assert "File name too long" in done.mistake
+    assert ("…'" in done.mistake) == done.mistake.startswith("cannot use")
 
 
 @pytest.mark.parametrize("arguments", [("render",), ("self", "--input"), ("self", "--weights")])

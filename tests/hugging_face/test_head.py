@@ -124,6 +124,18 @@ def test_families_turn_and_add_and_stay_as_they_were(loaded):
     np.testing.assert_array_equal(attend_query(model, Query(TEXT)).main.weights, before)
 
 
+def test_a_kernel_that_is_told_no_scale_divides_by_the_root_of_the_size(loaded, monkeypatch):
+    def scaled():
+        parts = model.head_arithmetic(Query("The cat"), HeadAt("causal", "0", 0)).parts
+        return next(part.value for part in parts if part.name == "scaled_scores")
+
+    model = loaded("llama")
+    told = scaled()
+    for module in (one for one in model.model.modules() if hasattr(one, "scaling")):
+        monkeypatch.setattr(module, "scaling", None)
+    np.testing.assert_allclose(scaled(), told, atol=1e-6)
+
+
 PROBED = [
     name
     for name, family in UNLIKE.items()

@@ -403,6 +403,7 @@ def test_keys_change_no_token_and_torch_is_asked(llama, tmp_path, monkeypatch):
     folder = shutil.copytree(llama, tmp_path / "model")
     keys = {"max_length": 4, "stride": 1, "truncation_strategy": "longest_first"}
     keys |= {"pad_to_multiple_of": 64, "pad_token_type_id": 1, "truncation_side": "left"}
+    keys["bos_token"] = {"__type": "AddedToken", "content": "<s>", "lstrip": False}
     rewrite(folder / "tokenizer_config.json", **keys)
     (_, mine), (_, theirs) = (ask(folder, device=name) for name in ("light", "torch"))
     assert mine.main.query_tokens == theirs.main.query_tokens
@@ -433,6 +434,7 @@ def test_keys_change_no_token_and_torch_is_asked(llama, tmp_path, monkeypatch):
         ("config.json", {"intermediate_size": 21}, "has the shape"),
         ("tokenizer_config.json", {"split_special_tokens": True}, "split_special_tokens"),
         ("tokenizer_config.json", {"pad_token": "<new>"}, "no special token '<new>'"),
+        ("tokenizer_config.json", {"bos_token": {"content": "<s>", "lstrip": 1}}, "files differ"),
         ("tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer"}, "is a LlamaTokenizer"),
         ("tokenizer_config.json", {"added_tokens_decoder": {}}, "add different tokens"),
         ("tokenizer_config.json", {"of tomorrow": 1}, "of tomorrow"),

@@ -108,6 +108,8 @@ def test_tags_many_classes_and_words_by_hand():
     )
     found = word_labels(["B", "B-LOC", "O", "B-PER", "O", "O"], tokens, "Newark é x")
     assert found == (None, "B-LOC", "B-LOC", "B-PER", "B-PER", None)
+    halves = Token("é 1/2", 0, 1), Token("é 2/2", 0, 1)
+    assert word_labels(["B-PER", "O"], halves, "é") == ("B-PER", "B-PER")
 
 
 def test_missing_classifiers_and_choices(with_head):

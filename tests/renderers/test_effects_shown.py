@@ -56,9 +56,11 @@ def test_no_value_is_grey_null_or_nothing():
     assert b"nan" not in shown("tsv", effects())
     (told,) = effects().measured
     far = replace(told, link=replace(told.link, layer="10"))
-    table = shown("table", replace(effects(), measured=(told, far))).decode()
+    gone = replace(told, link=replace(told.link, query="mat", query_position=4))
+    table = shown("table", replace(effects(), measured=(told, far, gone))).decode()
     assert "sat → cat  layer 0 head 1      .90" in table
     assert "sat → cat  layer 10 head 1     .90" in table
+    assert "mat → cat" in table  # a token that the map does not have
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])

@@ -137,6 +137,8 @@ def test_lines_of_bars_are_the_intervals():
     figure = effect_bars(replace(report, effects=(replace(one, interval=ends),)))
     (lines,) = figure.findobj(LineCollection)
     assert lines.get_segments()[0][:, 0] == pytest.approx(ends)
+    texts = [text.get_text() for text in effect_bars(replace(report, effects=(one,) * 7)).texts]
+    assert [text.count(",") for text in texts if text.startswith("largest:")] == [4]
 
 
 @pytest.mark.slow

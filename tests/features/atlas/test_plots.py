@@ -22,6 +22,7 @@ class Recorder:
         self.face = self
         self.texts: list[str] = []
         self.tops: set[float] = set()
+        self.lefts: set[float] = set()
         part.draw(self)
 
     def width(self, text: str, size: float) -> float:
@@ -32,6 +33,7 @@ class Recorder:
         return self.width(text, size)
 
     def boxes(self, boxes: list[Any], colors: Any, label: str) -> None:
+        self.lefts |= {box[0] for box in boxes}
         if label.startswith("legend"):
             self.tops.add(boxes[0][1])
 
@@ -118,3 +120,4 @@ def test_shares_and_legends_stand_where_they_fit():
         assert ("10%" in found.texts) == written, width
         assert len(found.tops) == lines, width
     assert len(Recorder(ClassBars(stream, 0, 0, 10_000)).tops) == 1
+    assert min(Recorder(ClassBars(stream, 70, 0, 400)).lefts) >= 70

@@ -51,6 +51,8 @@ def test_data_and_what_is_not_heard_are_told(whisper, tmp_path):
     assert attnviz("audio", path, "--model", whisper, "--start", 4).mistake.endswith(
         "ends at 4.00 s"
     )
+    soundfile.write(path, chirps(0.5), RATE)
+    assert "ends at 0.50 s" in attnviz("audio", path, "--model", whisper, "--start", 1).mistake
 
 
 @pytest.mark.slow

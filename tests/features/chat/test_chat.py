@@ -128,6 +128,7 @@ def test_tables_and_bands_are_as_wide_as_they_should_be(folder):
     wide, narrow = parts.table(80), parts.table(40)
     assert "The paper is not.     ." in wide
     assert "The paper is not. → " in narrow
+    assert narrow.count("·") == 2 + 2 * len(SENTENCES)  # the title's, and between three parts each
     for table, width in ((wide, 80), (narrow, 40)):
         assert max(map(len, table.splitlines())) <= width
         assert "heads that differ most from the mean" in table

@@ -46,12 +46,12 @@ def folder(tmp_path: Path) -> Path:
 def test_the_numbers_are_those_of_a_slow_loop(folder):
     (stream,) = attnviz("heads", "--input", folder, "-f", "json", "-q").json()["streams"]
     sums: dict[Any, float] = defaultdict(float)
+    some = (1, 2), (3, 1)
     for name in NAMES:
         found = attnviz("image", folder / name, "--patch", "all", "-f", "json", "-q").json()
         weights = found["maps"][0]["weights"]
-        for layer, head in ((1, 2), (3, 1)):
-            at = (str(layer), str(head))
-            for query, row in enumerate(weights[layer][head]):
+        for at in some:
+            for query, row in enumerate(weights[at[0]][at[1]]):
                 sums[at, "entropy"] -= sum(share * math.log(share) for share in row if share) / 101
                 sums[at, "confidence"] += max(row) / 101
                 sums[at, "special-token"] += row[0] / 101
@@ -68,10 +68,9 @@ def test_the_numbers_are_those_of_a_slow_loop(folder):
                         apart = math.hypot(down - to[0], across - to[1])
                         sums[at, "patch-distance"] += share * apart / held / 100
                         sums[at, round(apart)] += share / 100
-    for head in stream["heads"]:
-        at = (head["layer"], head["head"])
-        if (at, "entropy") not in sums:
-            continue
+    heads = {(one["layer"], one["head"]): one for one in stream["heads"]}
+    for at in some:
+        head = heads[at]
         told = {one["measure"]: one["mean"] for one in head["measures"]}
         assert not {"previous-token", "first-token", "distance"} & set(told)
         told |= {one["class"]: one["share"] for one in head["classes"]}

@@ -14,7 +14,7 @@ from attnviz.analyses.select import select
 from attnviz.analyses.tokens import treat_special
 from attnviz.analyses.words import merge_words
 from attnviz.core.errors import InputError
-from attnviz.features.dumps.arrays import COLUMNS, is_dump
+from attnviz.features.dumps.arrays import COLUMNS, is_dump, is_safetensors
 from attnviz.renderers import NO_VIEWS, Display
 from attnviz.renderers.reports import CsvReport, TsvReport, render_all
 from attnviz.storage.archive import dump_archive
@@ -155,6 +155,7 @@ def test_arrays_without_names_and_attnvizs_own():
         np.testing.assert_array_equal(one(data).weights, WEIGHTS)
     own = dump_archive([attention_of(self_map(WORDS))])
     assert not is_dump(own)
+    assert is_safetensors(save({}))  # a header without arrays
     np.testing.assert_array_equal(one(own).weights, self_map(WORDS).weights)
 
 

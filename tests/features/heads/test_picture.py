@@ -1,11 +1,14 @@
 """All heads in one picture."""
 
+from dataclasses import replace
+
 import pytest
 
+from attnviz.core.measures import EFFECT
 from attnviz.features.heads.picture import head_overview
 from attnviz.features.measures.study import ROLES
 from attnviz.renderers.colors import ROLE_COLORS
-from tests.renderers.heads import report, row
+from tests.renderers.heads import PROVENANCE, report, row
 
 
 def rows(layers: int, heads: int):
@@ -41,6 +44,13 @@ def test_nothing_leaves_the_page(layers, heads):
         assert box.x0 >= 0
         assert box.x1 <= figure.bbox.width
         assert box.y0 >= 0
+
+
+def test_colours_of_effects_are_explained_with_effects_alone():
+    effects = replace(PROVENANCE, settings={EFFECT: "of the next token"})
+    reports = report(), replace(report(), provenance=effects)
+    notes = [head_overview(one).texts[-1].get_text() for one in reports]
+    assert ["supports it" in note for note in notes] == [False, True]
 
 
 def test_tiles_do_not_touch():

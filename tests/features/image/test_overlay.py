@@ -7,6 +7,7 @@ from attnviz.features.image.overlay import (
     Overlaying,
     PictureCrop,
     blend,
+    contact_sheet,
     overlay,
     overlay_grid,
     resize,
@@ -98,6 +99,14 @@ def test_smoothed_weights_and_patches_without_a_value():
     expected = 0.9 * colors_of(np.float32(np.nan)) + 0.1 * 128
     assert abs(image[2, wide - 10] - expected).max() <= 1
     assert (image[:, wide:] == 255).all()
+
+
+def test_a_line_of_tiles_names_its_columns_once():
+    tile = PictureCrop(GREY), np.full((2, 2), 0.25, np.float32)
+    figure = contact_sheet([[tile] * 2] * 3, ["a", "b", "c"], ["left", "right"], **WORDS)
+    assert [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "word"] == [
+        *("left", "right", "a", "b", "c")
+    ]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Kinds of keys in tables, pictures, pages and files, and what leaves a kind out."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,6 +81,10 @@ def test_kinds_that_are_not_there_are_refused():
     ):
         with pytest.raises(UsageError, match=said):
             treat_special(compressed(), how, kinds)
+    item = compressed().main  # the other map has keys left
+    own = replace(item, stream="own", key_tokens=item.query_tokens, weights=item.weights[..., :3])
+    with pytest.raises(UsageError, match="leaves no key of stream 'own'"):
+        treat_special(compressed().with_maps((own, item)), "drop", ("token",))
     for options, said in (
         ({"special": "keep:compressed"}, "dropped or renormalised: drop:compressed"),
         ({"special": "drop:compresed"}, "Did you mean 'compressed'"),

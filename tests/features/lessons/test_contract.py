@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from attnviz.features.lessons import LESSONS, drawing
 from attnviz.features.lessons.drawing import draw_lesson, lesson_page
-from attnviz.features.lessons.lesson import Lesson, byte_size
+from attnviz.features.lessons.lesson import Heat, Lesson, byte_size
 from attnviz.features.lessons.masks import masking_lesson
 from attnviz.renderers import Display
 from attnviz.storage.columns import is_header
@@ -40,6 +40,8 @@ def test_a_lesson_has_title_sentences_and_a_table_that_fits(name):
     assert lesson.title.startswith(f"{name} · ")
     assert len(lesson.explanation) == 3
     assert any(map(str.isdigit, lesson.reference))  # the year
+    for panel in (one for one in lesson.panels if isinstance(one, Heat)):
+        assert panel.values.shape == (len(panel.rows), len(panel.columns))
     for width in (50, 80, 160):
         lines = calculated(name).table(Display(width)).splitlines()
         assert max(map(cell_len, lines)) <= width

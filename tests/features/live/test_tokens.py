@@ -109,7 +109,7 @@ def differing(engine: Engine, texts: list[str]) -> list[tuple[str, object, objec
 
 
 def test_tokens_are_those_of_python(engine):
-    assert differing(engine, [*HOSTILE, *WORDS, *lines(300, seed=1)]) == []
+    assert differing(engine, [*HOSTILE, *WORDS, "e\u0334\u0301", *lines(300, seed=1)]) == []
     (answer,) = engine.tokens(["a\ud83d b"])
     assert [piece for piece, *_ in answer["tokens"]] == ["a", "�", "b"]
 

@@ -13,6 +13,8 @@ from transformers import AutoModel, AutoTokenizer, BertModel
 
 import attnviz as package
 from attnviz.features.match.forms import form_of
+from attnviz.features.match.report import match_table
+from attnviz.renderers import Display
 from tests.features.match.late_models import FACTS, colbert, pylate
 from tests.hugging_face.tiny_models import bert, gpt2
 from tests.invoke import attnviz
@@ -82,6 +84,7 @@ def test_a_colbert_scores_as_its_own_code_does(late):
     assert "of the document's 16 tokens 14 are read" in notes
     assert "the model does not compare 1 token of the document: ." in notes
     assert sum(value for _, value, _ in found.carriers) == pytest.approx(score, abs=1e-5)
+    assert match_table(found, Display(colors="truecolor")).count(";48;2;") == len(names)
 
 
 def test_pylate_projections_prefixes_and_skipped_words_are_read(tmp_path):

@@ -11,6 +11,7 @@ from transformers.models.siglip.image_processing_pil_siglip import SiglipImagePr
 from attnviz.core.errors import ModelError
 from attnviz.features.picture_text.probe import (
     Cells,
+    extend_points,
     find_owners,
     find_points,
     without_mixing,
@@ -50,6 +51,13 @@ def test_points_of_tiles_lie_in_their_own_part_of_the_picture():
         assert y[tile].max() < (row + 1) * 30
     assert x[6].min() < 2
     assert x[6].max() > 88
+
+
+def test_an_image_of_two_pictures_is_no_plane():
+    y, x = np.mgrid[:4.0, :4.0]
+    points = np.tile(np.stack([x // 2, x, y])[:, None, None], (1, 1, 3, 1, 1))
+    points[1:, ..., 3] = np.nan
+    np.testing.assert_array_equal(extend_points(points, np.ones((1, 3, 4, 4))), points)
 
 
 def test_what_is_cut_by_its_content_is_refused():

@@ -120,6 +120,7 @@ def test_a_film_is_a_strip_a_moving_picture_a_page_and_data(tmp_path, coarse):
     again = strip.read_bytes()
     assert attnviz(*asked, "--picture", strip, "-f", "none", "-q").status == 0
     assert strip.read_bytes() == again
+    assert "the film has 2 steps" in attnviz(*asked, "--patch", "2,0,0").mistake
     done = attnviz("image", folder, "--video", "--model", model, "--token", "1")
     assert done.mistake == "--token chooses a token of --text: give that too"
     done = attnviz("image", folder / "0.png", "--model", model)

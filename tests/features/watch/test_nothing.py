@@ -137,7 +137,6 @@ class ConstantMixture(nn.Module):
         return torch.einsum("l,lbtd->btd", self.shares.softmax(0), torch.stack([x, x + 1, x + 2]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "why"),
     [

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 
 import attnviz
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
@@ -199,6 +200,14 @@ def test_layers_and_the_effect_of_the_link():
     other = attnviz.why(TEXT, model="pocket-lm", layers=True, explain="next:cats").value
     assert other.choice == "cats"
     assert other.logit < report.logit
+
+
+def test_a_link_is_a_square_where_its_two_ends_meet():
+    axes = attnviz.why(TEXT, model="pocket-lm", head="2.3").picture("plot").axes[0]
+    (square,) = [one for one in axes.collections if one.get_label() == "link"]
+    ways = [way for one in axes.findobj(LineCollection) for way in one.get_segments()]
+    middle = square.get_paths()[0].vertices[:4].mean(axis=0)
+    assert sum(np.isclose(way, middle).all(axis=1).any() for way in ways) == 3
 
 
 def test_every_form_holds_the_same_numbers(tmp_path):
