@@ -13,10 +13,10 @@ from attnviz.core.errors import InputError, ModelError
 from attnviz.core.notices import notices_to
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import batching as company
-from attnviz.models.hugging_face import text_model as together
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.tiny_models import but_slow
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
@@ -153,7 +153,7 @@ def test_batch_size_and_room_are_heeded(loaded, passes, monkeypatch):
     check(model, texts, found)
     assert passes == [3, 1, 3]
     texts = alone(*LINES * 4)
-    monkeypatch.setattr(together, "memory_budget", lambda: 70_000)
+    monkeypatch.setattr(company, "memory_budget", lambda: 70_000)
     check(model, texts, model.attend(texts))
     assert max(passes) < 20
 
@@ -330,7 +330,7 @@ def test_values_and_gradients_of_texts_together(kind, loaded):
 
 
 def test_gradients_of_texts_together(folder_of):
-    model = together.load_model(str(folder_of("gpt2")), device="cpu", with_head=True)
+    model = load_model(str(folder_of("gpt2")), device="cpu", with_head=True)
     found = list(model.many_gradients(alone(*LINES), None, None))
     for one, query in zip(found, alone(*LINES), strict=True):
         other = model.gradients(query)
