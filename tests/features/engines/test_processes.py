@@ -26,6 +26,7 @@ from tests.features.engines.works import (
     square,
 )
 from tests.invoke import forked
+from tests.kernels import skip_where_numpy_dies
 from tests.patience import HUNG, wait_until
 
 
@@ -231,6 +232,7 @@ def two_workers(folder: Path) -> list[int]:
 @pytest.mark.parametrize("kernels", ["Haswell", "Prescott"])
 def test_workers_change_no_byte_on_other_processors(kernels, tmp_path):
     """OpenBLAS' sums for these processors depend on its threads."""
+    skip_where_numpy_dies({"OPENBLAS_CORETYPE": kernels})
     line = "The nurse thanked the doctor because she had helped an old man who sold red cars."
     (tmp_path / "texts.txt").write_text(f"{line}\n" * 30)
     files = [tmp_path / f"{workers}.npz" for workers in (1, 2)]
