@@ -25,7 +25,7 @@ def main() -> None:
     is_watch = sys.argv[1:2] == ["watch"]  # its program needs an ordinary Python
     if not is_watch:
         gc.disable()  # what start-up makes stays; once a model is open it runs again
-        # Numpy's sums are small: a second thread gains a sixth, but waits where a core is busy.
+        # Numpy's products are small: a second thread gains a sixth, but spins on a busy machine.
         if "aarch64" not in getattr(os, "uname", tuple)():  # torch has its own OpenBLAS there
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if not (is_watch or sys.warnoptions):

@@ -252,20 +252,20 @@ class PocketModel(StoredModel):
         """
         inputs, mask = self.embed_many(read)
         memory, _ = run_encoder(self.weights, self.sizes, inputs, mask=mask, watch=watch)
-        texts, going = [list(prompt) for prompt in prompts], [*range(len(prompts))]
+        texts, active = [list(prompt) for prompt in prompts], [*range(len(prompts))]
         most = [min(2 * len(ids) + 10, MOST_WRITTEN) for ids in read]
-        while going:
+        while active:
             # No mask: padding stands last and no position sees a later one.
-            inputs, _ = self.embed_many([texts[number] for number in going])
-            how = {"mask": None if mask is None else mask[going], "watch": watch}
-            states, _, _ = run_decoder(self.weights, self.sizes, inputs, memory[going], **how)
-            last = [len(texts[number]) - 1 for number in going]
-            scores = to_numpy(predict_pieces(self.weights, states[range(len(going)), last]))
+            inputs, _ = self.embed_many([texts[number] for number in active])
+            how = {"mask": None if mask is None else mask[active], "watch": watch}
+            states, _, _ = run_decoder(self.weights, self.sizes, inputs, memory[active], **how)
+            last = [len(texts[number]) - 1 for number in active]
+            scores = to_numpy(predict_pieces(self.weights, states[range(len(active)), last]))
             scores[:, NEVER_WRITTEN] = -np.inf
-            for number, piece in zip(going, scores.argmax(axis=-1).tolist(), strict=True):
+            for number, piece in zip(active, scores.argmax(axis=-1).tolist(), strict=True):
                 texts[number].append(piece)
             new = [ids[len(prompt) :] for ids, prompt in zip(texts, prompts, strict=True)]
-            going = [n for n in going if new[n][-1] != END and len(new[n]) < most[n]]
+            active = [n for n in active if new[n][-1] != END and len(new[n]) < most[n]]
         return [
             (ids, 0 if ids[-1] == END else length) for ids, length in zip(new, most, strict=True)
         ]

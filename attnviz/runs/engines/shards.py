@@ -130,10 +130,10 @@ def cores() -> int:
 
 
 def limit_openblas() -> Any:
-    """Give OpenBLAS, numpy's linear algebra, one thread; its `__exit__` gives them back.
+    """Give OpenBLAS, numpy's linear algebra, one thread until what is returned is left.
 
     On some processors its sums depend on the number of threads, and so on that of workers. What
-    numpy runs is small: more threads gain little, and wait for each other where a core is busy.
+    numpy runs is small: more threads gain little, and spin where another program has a core.
     """
     import numpy as np  # noqa: F401 - a library is limited once it is loaded
     from threadpoolctl import ThreadpoolController

@@ -53,11 +53,13 @@ main()
 @pytest.mark.parametrize("given", [None, "2"])
 def test_numpy_has_one_thread_in_the_shell_unless_the_user_says_more(given):
     """Two threads of a busy machine wait for each other: `explain` took ten times as long."""
-    variables = {"PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": ""}
+    if "aarch64" in os.uname():
+        pytest.skip("on ARM torch has an OpenBLAS of its own, which reads the variable too")
+    own = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    environment = own | {"PYTHONPATH": str(Path(__file__).parents[3])}
     if given:
-        variables["OPENBLAS_NUM_THREADS"] = given
+        environment["OPENBLAS_NUM_THREADS"] = given
     command = [sys.executable, "-c", SHELL, "self", "the cat sat", "-q"]
-    environment = os.environ | variables
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr.split() in (["0", given or "1"], ["0", "none"])
 
